@@ -1,0 +1,109 @@
+"""What is refused before LangGraph's loop starts: unusable input, settings, limits and answers. Nothing is saved then."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from turngraph.graph.routes import MIN_RECURSION_LIMIT
+from turngraph.nodes.parts import given_settings
+from turngraph.state.channels import coerce_messages
+from turngraph.state.errors import InputError, ResumeError
+from turngraph.state.settings import TurnSettings
+from turngraph.tools.answers import normalise_resume
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Input and context as they are handed to LangGraph."""
+
+    input: Any
+    context: Any
+
+
+def is_nested(config: RunnableConfig | None) -> bool:
+    """Whether this run is part of another graph's run, which then owns resumes and limits."""
+    return "__pregel_read" in (config or {}).get("configurable", {})
+
+
+def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | None, context: Any) -> Admitted:
+    """The input with ids on its messages, and the context as TurnSettings.
+
+    Raises InputError for input without `messages`, unknown settings, or a recursion limit that cannot reach the end.
+    """
+    if is_nested(config):
+        return Admitted(_with_ids(input) if isinstance(input, dict) and "messages" in input else input, context)
+    limit = (config or {}).get("recursion_limit") or (bound or {}).get("recursion_limit")
+    if limit is not None and limit < MIN_RECURSION_LIMIT:
+        raise InputError(
+            f"recursion_limit={limit} is too low for a turn: it needs at least {MIN_RECURSION_LIMIT} steps to reach its "
+            "end. Leave it out, and use TurnSettings(max_rounds=...) to bound the work."
+        )
+    if isinstance(context, dict) and "turn_settings" not in context:
+        try:
+            context = TurnSettings.model_validate(context)
+        except ValueError as error:
+            raise InputError(f"These turn settings cannot be used: {error}") from error
+    given_settings(context)
+    if input is None or isinstance(input, Command):
+        return Admitted(input, context)
+    if not isinstance(input, dict) or "messages" not in input:
+        raise InputError('The input of a turn is {"messages": [...]}, for example {"messages": [("user", "Hello")]}.')
+    return Admitted(_with_ids(input), context)
+
+
+def _with_ids(input: dict[str, Any]) -> dict[str, Any]:
+    """The input with every message converted and given a random id where it has none; the caller's own are not touched."""
+    items = input["messages"] if isinstance(input["messages"], list) else [input["messages"]]
+    messages: list[BaseMessage] = []
+    for item in items:
+        try:
+            message = coerce_messages(item)[0]
+        except Exception as error:
+            raise InputError(f"This message cannot be read: {error}") from error
+        given = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+        messages.append(message if given else message.model_copy(update={"id": str(uuid4())}))
+    return {**input, "messages": messages}
+
+
+def wants_resume(admitted: Admitted) -> bool:
+    """Whether the input answers a pause (an answer of None included)."""
+    command = admitted.input
+    return isinstance(command, Command) and not command.update and not command.goto
+
+
+def check_resume(admitted: Admitted, snapshot: StateSnapshot) -> Admitted:
+    """The same input with an answer that LangGraph can take; raises ResumeError for one that cannot be applied."""
+    pending = [interrupt for task in snapshot.tasks for interrupt in task.interrupts]
+    if not pending:
+        raise ResumeError("Nothing waits for an answer on this thread. Send a message to start a new turn.")
+    value = admitted.input.resume
+    answers = _by_interrupt(value, pending)
+    for interrupt in pending:
+        if interrupt.id in answers and is_turn_payload(interrupt.value):
+            normalise_resume(answers[interrupt.id], interrupt.value)
+    return replace(admitted, input=Command(resume=answers))
+
+
+def _by_interrupt(value: Any, pending: list[Interrupt]) -> dict[str, Any]:
+    """Answers by interrupt id: LangGraph's own map, or one plain value for the one pause there is."""
+    ids = {interrupt.id for interrupt in pending}
+    if isinstance(value, dict) and value and all(_is_interrupt_id(key) for key in value):
+        if unknown := set(value) - ids:
+            raise ResumeError(f"No pause has the id {sorted(unknown)[0]!r}. Pending: {', '.join(sorted(ids))}.")
+        return value
+    if len(pending) > 1:
+        raise ResumeError(f"{len(pending)} pauses wait: answer by id, Command(resume={{id: answer}}). Pending: {', '.join(sorted(ids))}.")
+    return {pending[0].id: value}
+
+
+def _is_interrupt_id(key: Any) -> bool:
+    return isinstance(key, str) and len(key) == 32 and all(letter in "0123456789abcdef" for letter in key)
+
+
+def is_turn_payload(value: Any) -> bool:
+    """Whether a pause is turngraph's own, and not a tool's."""
+    return isinstance(value, dict) and "turngraph" in value and "action_requests" in value

@@ -1,0 +1,53 @@
+"""The process-wide background loop on which sync callers run the one async core."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The loop, started in a daemon thread on first use (and again in a forked child)."""
+    global _loop
+    with _lock:
+        if _loop is None or _loop.is_closed() or not _loop.is_running():
+            ready = threading.Event()
+            _loop = asyncio.new_event_loop()
+            _loop.call_soon(ready.set)
+            threading.Thread(target=_loop.run_forever, name="turngraph-loop", daemon=True).start()
+            ready.wait()
+        return _loop
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+    """Starts a coroutine on the background loop, in a copy of the caller's context."""
+    loop, context, future = background_loop(), copy_context(), Future[T]()
+
+    def start() -> None:
+        task = loop.create_task(coroutine, context=context)
+        task.add_done_callback(lambda done: _hand_over(done, future))
+
+    loop.call_soon_threadsafe(start)
+    return future
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine on the background loop and waits for it. Not for use on that loop itself."""
+    return submit(coroutine).result()
+
+
+def _hand_over(task: "asyncio.Task[T]", future: "Future[T]") -> None:
+    if task.cancelled():
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    elif (error := task.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())

@@ -1,0 +1,40 @@
+"""A node of the drawing: one async function that LangGraph may call sync or async, with its visit opened."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from turngraph.graph.loop import run_sync
+from turngraph.nodes.parts import TurnParts, Visit, open_visit
+from turngraph.state.channels import TurnState, Update
+
+NodeFunction = Callable[[TurnState, Visit], Awaitable[Update]]
+
+
+class TurnNode(Runnable[TurnState, Update]):
+    """Runs `function(state, visit)`. A `cuttable` one is cancelled with its run and returns what it has."""
+
+    def __init__(self, parts: TurnParts, function: NodeFunction, *, cuttable: bool = False) -> None:
+        self.name = function.__name__  # type: ignore[attr-defined]
+        self._parts = parts
+        self._function = function
+        self._cuttable = cuttable
+
+    def invoke(self, input: TurnState, config: RunnableConfig | None = None, **kwargs: Any) -> Update:  # noqa: ARG002
+        return run_sync(self._run(input))
+
+    async def ainvoke(self, input: TurnState, config: RunnableConfig | None = None, **kwargs: Any) -> Update:  # noqa: ARG002
+        return await self._run(input)
+
+    async def _run(self, state: TurnState) -> Update:
+        visit = open_visit(self._parts, state)
+        if not self._cuttable:
+            return await self._function(state, visit)
+        task: asyncio.Task[Any] = asyncio.ensure_future(self._function(state, visit))  # type: ignore[arg-type]
+        visit.scope.enter(task)
+        try:
+            return await task
+        finally:
+            visit.scope.leave(task)

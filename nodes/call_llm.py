@@ -1,0 +1,178 @@
+"""`call_llm`: one logical round. Builds the view, streams, takes the message as it was normalised, counts usage."""
+
+from typing import Any, cast
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage
+
+from turngraph.context.turns import last_visible_text
+from turngraph.llm.call import RoundResult
+from turngraph.nodes import texts
+from turngraph.nodes.belt import belt_of
+from turngraph.nodes.closing import gathered
+from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model
+from turngraph.nodes.parts import Visit
+from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
+from turngraph.state.anchors import NoteAnchor
+from turngraph.state.calls import Marks
+from turngraph.state.channels import Progress, TurnState, Update
+from turngraph.state.errors import ProviderError
+from turngraph.state.receipt import ErrorInfo, add_usage
+from turngraph.state.words import CallRole, StopReason
+from turngraph.context.report import strip_for_receipt
+from turngraph.tools.redact import describe_error, redact
+
+
+async def call_llm(state: TurnState, visit: Visit) -> Update:
+    """One round. Never runs a tool, never asks a person.
+
+    Raises ProviderError when the first round fails and nothing was gathered; the thread stays valid.
+    """
+    number = visit.progress.get("rounds", 0) + 1
+    emit = visit.emit(number)
+    emit("round_started")
+    belt = belt_of(visit, state)
+    tape = Tape(state["messages"], list(state.get("anchors", [])))
+    outcome = await call_model(visit, tape, CallPlan(belt, seconds=visit.time_left()), emit)
+    match outcome:
+        case Answered():
+            return _answered(state, visit, outcome)
+        case Stopped():
+            return _stopped(visit, outcome)
+        case Failed():
+            return await _failed(state, visit, outcome)
+
+
+def mark(message: AIMessage, visit: Visit, number: int, role: str, result: RoundResult | None = None) -> AIMessage:
+    """The message with turngraph's marks, in the form in which it is stored."""
+    marks: Marks = {"turn_id": visit.turn_id, "round": number, "role": role}
+    if result is not None:
+        marks["finish"] = result.finish
+        if result.problems:
+            marks["problems"] = result.problems
+    kwargs: dict[str, Any] = {**message.additional_kwargs, "turngraph": marks}
+    return message.model_copy(update={"additional_kwargs": kwargs, "id": message.id or str(uuid4())})
+
+
+def note(visit: Visit, after_message_id: str, text: str) -> NoteAnchor:
+    """An instruction to the model, placed after a message for the rest of the turn."""
+    return {
+        "id": str(uuid4()),
+        "kind": "note",
+        "turn_id": visit.turn_id,
+        "after_message_id": after_message_id,
+        "text": text,
+    }
+
+
+def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any) -> Progress:
+    """The progress after a call: usage, seconds, models, and what the caller changes."""
+    progress = {
+        **visit.progress,
+        "usage": add_usage(visit.progress["usage"], outcome.usage),
+        "seconds": visit.seconds(),
+        "models": outcome.models,
+        **changes,
+    }
+    return cast(Progress, progress)
+
+
+def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
+    """Decides what the round was and what follows from it."""
+    result, number = outcome.result, visit.progress.get("rounds", 0) + 1
+    facts = RoundFacts(
+        calls=len(result.message.tool_calls),
+        cut_calls=sum(problem["code"] == "cut_off" for problem in result.problems.values()),
+        text=result.message.text,
+        cut=result.cut,
+        finish=result.finish,
+    )
+    decision = decide_round(facts, visit.progress, visit.settings)
+    role: CallRole = "narration" if facts.calls else "finish"
+    visit.emit(number)("round_finished", call_role=role, finish_reason=result.finish, usage=dict(result.usage))
+    changes: dict[str, Any] = {"rounds": number, "context": strip_for_receipt(outcome.seen.report)}
+    if (calibration := _calibration(visit, outcome)) is not None:
+        changes["calibration"] = calibration
+    anchors: list[Any] = list(outcome.anchors)
+    stored = "narration"
+    match decision:
+        case RunTools(cut=cut):
+            changes |= {"next": "tools", "cut_batches": visit.progress.get("cut_batches", 0) + int(cut)}
+        case AskAgain(why=why):
+            stored = "empty" if why == "empty" else "part"
+            counter = "nudges" if why == "empty" else "continuations"
+            changes |= {counter: visit.progress.get(counter, 0) + 1, "next": "again"}
+            text = texts.NUDGE if why == "empty" else texts.CONTINUE
+            anchors.append(note(visit, result.message.id or "", text))
+            after = _progress(visit, outcome, **changes)
+            if (spent := spent_budget(after, visit.settings, visit.parts.min_rounds)) is not None:
+                changes |= {"next": "forced", "reason": spent}
+        case FinishTurn(reason=reason):
+            stored = "finish"
+            changes |= {"next": "final", "reason": reason, "final": {"kind": "round"}}
+        case EmptyTwice():
+            stored = "empty"
+            earlier = last_visible_text(state["messages"], visit.turn_id)
+            changes |= {"reason": "empty_response", "next": "final" if earlier else "forced"}
+            if earlier:
+                changes["final"] = {"kind": "text", "text": earlier}
+    message = mark(result.message, visit, number, stored, result)
+    return {"messages": [message], "anchors": anchors, "progress": _progress(visit, outcome, **changes)}
+
+
+def _calibration(visit: Visit, outcome: Answered) -> float | None:
+    """How much the provider counts where we count one token; None where it reported nothing."""
+    usage, used = outcome.result.usage, outcome.seen.report.get("used", 0)
+    if usage.get("estimated") or not used or not usage.get("input_tokens"):
+        return None
+    ratio = usage["input_tokens"] / used * visit.progress.get("calibration", 1.0)
+    return round(min(4.0, max(0.5, ratio)), 3)
+
+
+def _partial(visit: Visit, partial: RoundResult | None, number: int, cut: str) -> list[AIMessage]:
+    """What was streamed before a call was cut short, without its calls, marked, as a message of the tape.
+
+    Text of a cancelled run is the turn's answer; any other broken text is followed by a forced finish.
+    """
+    if partial is None or not partial.message.text:
+        return []
+    bare = partial.message.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+    kept = mark(bare, visit, number, "finish" if cut == "cancelled" else "partial")
+    kept.additional_kwargs["turngraph"]["cut"] = cut
+    return [kept]
+
+
+def _stopped(visit: Visit, outcome: Stopped) -> Update:
+    """Our own stop: the time budget goes to a forced finish, a cancelled run to its end."""
+    number = visit.progress.get("rounds", 0) + 1
+    kept = _partial(visit, outcome.partial, number, outcome.why)
+    cancelled = outcome.why == "cancelled"
+    role: CallRole = "finish" if cancelled and kept else "narration"
+    visit.emit(number)("round_finished", call_role=role, finish_reason=outcome.why, usage=dict(outcome.usage))
+    changes: dict[str, Any] = {"reason": outcome.why, "next": "forced"}
+    if cancelled:
+        text = kept[0].text if kept else texts.CANCELLED_ANSWER
+        changes |= {"next": "final", "final": {"kind": "round"} if kept else {"kind": "text", "text": text}}
+    return {"messages": kept, "anchors": outcome.anchors, "progress": _progress(visit, outcome, **changes)}
+
+
+async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
+    """A provider's failure: raised while nothing was gathered, else a forced finish with what there is."""
+    number = visit.progress.get("rounds", 0) + 1
+    error: ErrorInfo = {
+        "type": type(outcome.error).__name__,
+        "message": describe_error(outcome.error),
+        "retryable": outcome.fault.kind in ("rate_limit", "transport", "bad_generation", "other"),
+    }
+    kept = _partial(visit, outcome.partial, number, "broken")
+    results = gathered(state["messages"], visit.turn_id)
+    reason: StopReason = "context_window" if outcome.fault.kind == "overflow" else "provider_error"
+    changes: dict[str, Any] = {"reason": reason, "error": error, "next": "forced"}
+    if reason == "context_window":
+        text = last_visible_text(state["messages"], visit.turn_id) or texts.fallback(reason, results)
+        changes |= {"next": "final", "final": {"kind": "text", "text": text}}
+    elif number == 1 and not kept:
+        await visit.journal.update_turn(visit.thread, visit.turn_id, {"error": error, "reason": reason})
+        raise ProviderError(f"The model call failed: {redact(str(outcome.error))}", outcome.fault) from outcome.error
+    visit.emit(number)("round_finished", call_role="narration", finish_reason="error", usage=dict(outcome.usage))
+    return {"messages": kept, "anchors": outcome.anchors, "progress": _progress(visit, outcome, **changes)}

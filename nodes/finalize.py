@@ -1,0 +1,79 @@
+"""`finalize`: the answer and the receipt. Leaves no answer empty and no call unanswered."""
+
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from turngraph.nodes import texts
+from turngraph.nodes.closing import close_calls, finishing_text, gathered, marks_of, of_turn
+from turngraph.nodes.parts import Visit
+from turngraph.nodes.receipts import make_receipt, status_of
+from turngraph.state.channels import Progress, TurnState, Update
+from turngraph.state.words import StopReason, ToolStatus
+
+_CLOSING: dict[StopReason, tuple[ToolStatus, str]] = {
+    "user_abandoned": ("cancelled", texts.ABANDONED),
+    "cancelled": ("cancelled", texts.CANCELLED),
+}
+
+
+async def finalize(state: TurnState, visit: Visit) -> Update:
+    """Ends the turn: closes open calls, settles the answer, writes the receipt, says `turn_finished` last."""
+    progress, tape = visit.progress, state["messages"]
+    reason: StopReason = progress.get("reason", "max_rounds")
+    closing = _CLOSING.get(reason, ("cancelled", texts.not_run(reason)))
+    outcomes = (state.get("batch") or {}).get("outcomes", {})
+    closed = close_calls(tape, visit.turn_id, outcomes, closing)
+    answer, spoken = _answer(tape, progress, reason)
+    added: list[AnyMessage] = [*closed]
+    number = progress.get("rounds", 0)
+    if not spoken:
+        number += 1
+        emit = visit.emit(number)
+        emit("round_started")
+        emit("content", text=answer)
+        emit("round_finished", call_role="finish", finish_reason=reason, usage={})
+        added.append(_answer_message(visit, answer, number))
+    elif closed or not _ends_with_answer(tape, visit.turn_id):
+        added.append(_answer_message(visit, answer, number))
+    receipt = make_receipt(progress, reason, status_of(reason), visit.seconds())
+    visit.emit(number)("turn_finished", receipt=receipt)
+    await visit.journal.close_turn(visit.thread, visit.turn_id)
+    return {
+        "messages": added,
+        "answer": answer,
+        "receipt": receipt,
+        "receipts": [receipt],
+        "progress": {"version": progress["version"], "turn_id": visit.turn_id, "phase": "closed"},
+        "batch": None,
+    }
+
+
+def _answer(tape: list[AnyMessage], progress: Progress, reason: StopReason) -> tuple[str, bool]:
+    """The answer, and whether rounds already streamed it.
+
+    What the user read as the answer stays the answer; else a text that no round produced; else the fallback.
+    """
+    turn_id = progress["turn_id"]
+    final = progress.get("final", {"kind": "text"})
+    streamed = finishing_text(tape, turn_id)
+    if streamed and reason != "terminated":
+        return streamed, True
+    return final.get("text") or texts.fallback(reason, gathered(tape, turn_id)), False
+
+
+def _ends_with_answer(tape: list[AnyMessage], turn_id: str) -> bool:
+    """Whether the turn's last message on the tape is a finishing one."""
+    mine = of_turn(tape, turn_id)
+    return bool(mine) and marks_of(mine[-1]).get("role") in ("part", "finish")
+
+
+def _answer_message(visit: Visit, answer: str, number: int) -> AIMessage:
+    """The one message that ends the turn with the answer; its id follows from the turn."""
+    marks: dict[str, Any] = {"turn_id": visit.turn_id, "round": number, "role": "finish"}
+    return AIMessage(
+        content=answer,
+        id=str(uuid5(NAMESPACE_OID, f"{visit.turn_id}:answer")),
+        additional_kwargs={"turngraph": marks},
+    )

@@ -1,0 +1,76 @@
+"""`forced_finish`: one call in which tools cannot be used, told why. Never raises because of our own budget."""
+
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage
+
+from turngraph.context.report import strip_for_receipt
+from turngraph.nodes import texts
+from turngraph.nodes.belt import belt_of
+from turngraph.nodes.call_llm import mark, note
+from turngraph.nodes.closing import close_calls
+from turngraph.nodes.model_call import Answered, CallOutcome, CallPlan, Failed, Stopped, Tape, call_model
+from turngraph.nodes.parts import Visit
+from turngraph.state.channels import Progress, TurnState, Update
+from turngraph.state.receipt import add_usage
+from turngraph.state.words import StopReason
+from turngraph.tools.redact import describe_error
+
+FORCED_SECONDS = 60.0
+"""The allowance of a forced finish: it has its own, because the turn's time budget may be what is spent."""
+
+
+async def forced_finish(state: TurnState, visit: Visit) -> Update:
+    """Closes what is open, tells the model why, and lets it write the answer; the fallback is finalize's."""
+    reason: StopReason = visit.progress.get("reason", "max_rounds")
+    number = visit.progress.get("rounds", 0) + 1
+    emit = visit.emit(number)
+    closed = close_calls(state["messages"], visit.turn_id, {}, ("cancelled", texts.not_run(reason)))
+    messages = [*state["messages"], *closed]
+    told = note(visit, messages[-1].id or "", texts.finish_now(reason))
+    tape = Tape(messages, [*state.get("anchors", []), told])
+    emit("round_started")
+    plan = CallPlan(belt_of(visit, state), tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries))
+    outcome = await call_model(visit, tape, plan, emit)
+    message, changes = _read(visit, outcome, number, reason)
+    role = "finish" if message is not None else "narration"
+    finish_reason = outcome.result.finish if isinstance(outcome, Answered) else "error"
+    emit("round_finished", call_role=role, finish_reason=finish_reason, usage=dict(outcome.usage))
+    progress = {
+        **visit.progress,
+        "reason": reason,
+        "next": "final",
+        "usage": add_usage(visit.progress["usage"], outcome.usage),
+        "seconds": visit.seconds(),
+        "models": outcome.models,
+        **changes,
+    }
+    return {
+        "messages": [*closed, *([message] if message is not None else [])],
+        "anchors": [told, *outcome.anchors],
+        "progress": cast(Progress, progress),
+        "batch": None,
+    }
+
+
+def _read(visit: Visit, outcome: CallOutcome, number: int, reason: StopReason) -> tuple[AIMessage | None, dict[str, Any]]:
+    """The answering message, if the call gave one with visible text, and what changes in the progress."""
+    changes: dict[str, Any] = {}
+    match outcome:
+        case Answered(result=result):
+            changes["context"] = strip_for_receipt(outcome.seen.report)
+            partial = result
+        case Stopped(partial=partial):
+            if outcome.why == "cancelled":
+                changes["reason"] = "cancelled"
+        case Failed(partial=partial, error=error):
+            changes["error"] = {
+                "type": type(error).__name__,
+                "message": describe_error(error),
+                "retryable": outcome.fault.kind in ("rate_limit", "transport", "bad_generation", "other"),
+            }
+    if partial is None or not partial.message.text.strip():
+        return None, changes
+    bare = partial.message.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+    changes["final"] = {"kind": "round"}
+    return mark(bare, visit, number, "finish"), changes

@@ -1,0 +1,187 @@
+"""One model call of a turn, streamed as events: the shared rim of `call_llm` and `forced_finish`."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from turngraph.context import View, count_tokens, view
+from turngraph.context.tokens import warm_up
+from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, stream_round
+from turngraph.llm.profile import effective_profile
+from turngraph.nodes.belt import Belt
+from turngraph.nodes.emit import DeltaEvents
+from turngraph.nodes.parts import Visit
+from turngraph.state.anchors import Anchor
+from turngraph.state.errors import ProviderFault
+from turngraph.state.events import Emit
+from turngraph.state.receipt import Usage, add_usage, no_usage
+from turngraph.state.settings import ModelProfile, TurnSettings
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The model answered. `models` are all that were tried, the one that answered last."""
+
+    result: RoundResult
+    seen: View
+    anchors: list[Anchor]
+    models: list[str]
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Every try failed; `partial` is what was streamed before the stream broke."""
+
+    fault: ProviderFault
+    error: BaseException
+    partial: RoundResult | None
+    anchors: list[Anchor]
+    models: list[str]
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The call was cut short from our side: the time budget, or the run was cancelled."""
+
+    why: Literal["max_seconds", "cancelled"]
+    partial: RoundResult | None
+    anchors: list[Anchor]
+    models: list[str]
+    usage: Usage
+
+
+CallOutcome: TypeAlias = Answered | Failed | Stopped
+
+
+@dataclass
+class Tape:
+    """What a view is made of, with the anchors that this call adds."""
+
+    messages: Sequence[AnyMessage | BaseMessage]
+    anchors: list[Anchor]
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """How a call is to be made: with which tools, whether they can be used, and how long it may take (seconds)."""
+
+    belt: Belt
+    tool_choice: Literal["auto", "none"] = "auto"
+    seconds: float | None = None
+    retries: int | None = None
+
+
+def make_view(visit: Visit, tape: Tape, belt: Belt, settings: TurnSettings, profile: ModelProfile) -> View:
+    """The view of the tape for one model; cuts that it made are added to the tape's anchors."""
+    seen = view(
+        tape.messages,
+        tape.anchors,
+        settings,
+        belt.offered,
+        blocks=belt.blocks,
+        profile=profile,
+        calibration=visit.progress.get("calibration", 1.0),
+    )
+    tape.anchors.extend(seen.new_anchors)
+    return seen
+
+
+def report_cuts(emit: Emit, seen: View) -> None:
+    """Says which messages the new cuts of a view left out."""
+    if any(anchor["kind"] in ("trim", "shorten") for anchor in seen.new_anchors):
+        counts: dict[str, int] = {}
+        for entry in seen.report.get("excluded", []):
+            counts[entry["reason"]] = counts.get(entry["reason"], 0) + 1
+        emit("history_trimmed", excluded_counts=counts)
+
+
+async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> CallOutcome:
+    """Calls the turn's model, then its fallbacks, makes room once on overflow, and streams events all the while."""
+    await warm_up()
+    before = len(tape.anchors)
+    usage = no_usage()
+    tried: list[str] = []
+    failure: CallFailed | None = None
+    overflowed = False
+    candidates = [await visit.model(), *await visit.fallbacks()]
+    for model, name in candidates:
+        settings = visit.windowed(model)
+        for _attempt in range(2):
+            progress = StreamProgress()
+            deltas = DeltaEvents(emit, visit.settings.stream_interval_ms)
+            tried = [*tried, name] if name not in tried else tried
+            try:
+                result, seen = await _one(visit, tape, plan, model, settings, progress, deltas, emit)
+            except asyncio.CancelledError:
+                deltas.flush()
+                return Stopped("cancelled", progress.partial(), tape.anchors[before:], tried, usage)
+            except TimeoutError:
+                deltas.flush()
+                return Stopped("max_seconds", progress.partial(), tape.anchors[before:], tried, usage)
+            except CallFailed as failed:
+                deltas.flush()
+                failure, usage = failed, add_usage(usage, failed.usage)
+                if failed.fault.kind != "overflow" or overflowed:
+                    break
+            else:
+                deltas.flush()
+                usage = add_usage(usage, result.usage)
+                if not result.overflow or overflowed or result.message.text:
+                    return Answered(result, seen, tape.anchors[before:], tried, usage)
+            overflowed = True
+            settings = _smaller(settings)
+        if failure is not None and (failure.partial is not None or failure.fault.kind == "overflow"):
+            break
+    if failure is None:
+        fault = ProviderFault("overflow")
+        return Failed(fault, RuntimeError("the model cut the input silently"), None, tape.anchors[before:], tried, usage)
+    error = failure.__cause__ or failure
+    return Failed(failure.fault, error, failure.partial, tape.anchors[before:], tried, usage)
+
+
+def _smaller(settings: TurnSettings) -> TurnSettings:
+    """Settings for the one retry after an overflow: the real window is smaller than was thought."""
+    window = settings.context_window or 32_768
+    return settings.model_copy(update={"context_window": max(512, window // 2)})
+
+
+async def _one(
+    visit: Visit,
+    tape: Tape,
+    plan: CallPlan,
+    model: BaseChatModel,
+    settings: TurnSettings,
+    progress: StreamProgress,
+    deltas: DeltaEvents,
+    emit: Emit,
+) -> tuple[RoundResult, View]:
+    """One try with one model: view, request, stream, within the time that is left."""
+    profile = effective_profile(model, settings.model_profile)
+    seen = make_view(visit, tape, plan.belt, settings, profile)
+    report_cuts(emit, seen)
+    request = ModelRequest(
+        messages=seen.messages,
+        tools=plan.belt.offered,
+        tool_choice=plan.tool_choice,
+        temperature=settings.temperature,
+        max_output_tokens=settings.max_output_tokens,
+        profile=profile,
+        text_tools=settings.text_tools,
+        taken_ids=taken_ids(tape.messages),
+        max_retries=settings.max_retries if plan.retries is None else plan.retries,
+        estimate=count_tokens,
+        window=settings.context_window or 32_768,
+    )
+    async with asyncio.timeout(plan.seconds):
+        return await stream_round(model, request, deltas, progress), seen
+
+
+def taken_ids(messages: Sequence[Any]) -> frozenset[str]:
+    """Every tool call id on the tape."""
+    return frozenset(call["id"] for message in messages for call in getattr(message, "tool_calls", ()) if call["id"])

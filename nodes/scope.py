@@ -1,0 +1,55 @@
+"""Stopping a run from outside: the tasks of the nodes that can be cut short, reachable from the shell."""
+
+import asyncio
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass
+class RunScope:
+    """One run of a graph: whether it was cancelled, and the node task that works now.
+
+    A node that can be cut short catches the cancellation and returns what it has; the others are quick and are
+    left to finish, so that every cancelled turn still reaches `finalize`.
+    """
+
+    cancelled: bool = False
+    _tasks: dict[asyncio.Task[object], asyncio.AbstractEventLoop] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self, task: asyncio.Task[object]) -> None:
+        """Registers the task of a node that can be cut short."""
+        with self._lock:
+            self._tasks[task] = task.get_loop()
+            stop = self.cancelled
+        if stop:
+            task.cancel()
+
+    def leave(self, task: asyncio.Task[object]) -> None:
+        with self._lock:
+            self._tasks.pop(task, None)
+
+    def cancel(self) -> None:
+        """Marks the run cancelled and cancels what works now; may be called from any thread."""
+        with self._lock:
+            self.cancelled = True
+            tasks = list(self._tasks.items())
+        for task, loop in tasks:
+            loop.call_soon_threadsafe(task.cancel)
+
+
+_scope: ContextVar[RunScope | None] = ContextVar("turngraph_run_scope", default=None)
+
+
+def current_scope() -> RunScope:
+    """The scope of the run that this code is part of; a fresh one where no shell opened any (a subgraph)."""
+    scope = _scope.get()
+    return scope if scope is not None else RunScope()
+
+
+def open_scope() -> RunScope:
+    """Opens the scope of a new run in the current context."""
+    scope = RunScope()
+    _scope.set(scope)
+    return scope

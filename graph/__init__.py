@@ -1,0 +1,39 @@
+"""The public API of turngraph: the graph, its settings, its state and what goes around it.
+
+`graph` is a turn without a checkpointer for LangGraph server (it brings its own), with the demo tools and `ask_user`.
+"""
+
+from turngraph.graph.build import build_turn_graph
+from turngraph.graph.compose import as_tool
+from turngraph.graph.inputs import asend_input, revoke_grant, send_input
+from turngraph.graph.serve import graph
+from turngraph.graph.shell import TurnGraph
+from turngraph.nodes.parts import Capability
+from turngraph.state.channels import TurnInput, TurnOutput, TurnState
+from turngraph.state.errors import InputError, ProviderError, ResumeError, TurnConflict, TurnError
+from turngraph.state.receipt import TurnReceipt
+from turngraph.state.settings import ModelProfile, TurnSettings
+from turngraph.tools.journal import Journal
+
+__all__ = [
+    "Capability",
+    "InputError",
+    "Journal",
+    "ModelProfile",
+    "ProviderError",
+    "ResumeError",
+    "TurnConflict",
+    "TurnError",
+    "TurnGraph",
+    "TurnInput",
+    "TurnOutput",
+    "TurnReceipt",
+    "TurnSettings",
+    "TurnState",
+    "as_tool",
+    "asend_input",
+    "build_turn_graph",
+    "graph",
+    "revoke_grant",
+    "send_input",
+]

@@ -1,4 +1,4 @@
-"""What is refused before LangGraph's loop starts: unusable input, settings, limits and answers. Nothing is saved then."""
+"""What is refused before LangGraph's loop starts, with nothing saved: unusable input, settings, limits, answers."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,8 +39,8 @@ def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | Non
     limit = (config or {}).get("recursion_limit") or (bound or {}).get("recursion_limit")
     if limit is not None and limit < MIN_RECURSION_LIMIT:
         raise InputError(
-            f"recursion_limit={limit} is too low for a turn: it needs at least {MIN_RECURSION_LIMIT} steps to reach its "
-            "end. Leave it out, and use TurnSettings(max_rounds=...) to bound the work."
+            f"recursion_limit={limit} is too low for a turn: it needs at least {MIN_RECURSION_LIMIT} steps to reach "
+            "its end. Leave it out, and use TurnSettings(max_rounds=...) to bound the work."
         )
     if isinstance(context, dict) and "turn_settings" not in context:
         try:
@@ -96,7 +96,9 @@ def _by_interrupt(value: Any, pending: list[Interrupt]) -> dict[str, Any]:
             raise ResumeError(f"No pause has the id {sorted(unknown)[0]!r}. Pending: {', '.join(sorted(ids))}.")
         return value
     if len(pending) > 1:
-        raise ResumeError(f"{len(pending)} pauses wait: answer by id, Command(resume={{id: answer}}). Pending: {', '.join(sorted(ids))}.")
+        raise ResumeError(
+            f"{len(pending)} pauses wait: answer by id, Command(resume={{id: answer}}). Pending: {', '.join(sorted(ids))}."
+        )
     return {pending[0].id: value}
 
 

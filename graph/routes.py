@@ -17,6 +17,11 @@ def _room_for(state: TurnState, steps: int) -> bool:
     return state.get("remaining_steps", 10_000) - 1 >= steps
 
 
+def _forced(state: TurnState) -> Literal["forced_finish", "finalize"]:
+    """The forced finish, or straight to the end where not even that fits."""
+    return "forced_finish" if _room_for(state, 2) else "finalize"
+
+
 def route_after_call_llm(
     state: TurnState,
 ) -> Literal["dispatch_tools", "interrupt", "call_llm", "finalize", "forced_finish"]:
@@ -29,13 +34,13 @@ def route_after_call_llm(
         return "interrupt"
     match state["progress"].get("next"):
         case "tools":
-            return "dispatch_tools" if _room_for(state, 4) else "forced_finish"
+            return "dispatch_tools" if _room_for(state, 4) else _forced(state)
         case "again":
-            return "call_llm" if _room_for(state, 3) else "forced_finish"
+            return "call_llm" if _room_for(state, 3) else _forced(state)
         case "final":
             return "finalize"
         case _:
-            return "forced_finish" if _room_for(state, 2) else "finalize"
+            return _forced(state)
 
 
 def route_after_dispatch_tools(state: TurnState) -> Literal["interrupt", "fold_checkpoint"]:
@@ -67,4 +72,4 @@ def route_after_fold_checkpoint(state: TurnState) -> Literal["call_llm", "forced
         case "again" if _room_for(state, 3):
             return "call_llm"
         case _:
-            return "forced_finish" if _room_for(state, 2) else "finalize"
+            return _forced(state)

@@ -32,7 +32,8 @@ class _End:
 
 class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutput]):
     """A compiled turn. Everything that LangGraph's graphs do, and: bad input and answers are refused before anything
-    is saved, and a cancelled run (task cancel, Ctrl-C, a client that went away) still closes its turn.
+    is saved; a cancelled run (task cancel, Ctrl-C, a client that went away) still closes its turn; and streams show
+    the output's keys only, unless `output_keys` asks for more.
     """
 
     def __init__(self, *, parts: TurnParts, **kwargs: Any) -> None:
@@ -46,7 +47,10 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         admitted = self._admit(input, config, context)
         if wants_resume(admitted) and not is_nested(config):
             admitted = check_resume(admitted, self.get_state(config or {}))
-        yield from _drain(lambda: super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs))
+        kwargs.setdefault("output_keys", self.output_channels)
+        yield from _drain(
+            lambda: super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
+        )
 
     async def astream(  # type: ignore[override]
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
@@ -55,6 +59,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         admitted = self._admit(input, config, context)
         if wants_resume(admitted) and not is_nested(config):
             admitted = check_resume(admitted, await self.aget_state(config or {}))
+        kwargs.setdefault("output_keys", self.output_channels)
         inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
         stream = _adrain(inner)
         try:

@@ -59,7 +59,9 @@ def belt_of(visit: Visit, state: TurnState) -> Belt:
 
 def offers_originals(visit: Visit, state: TurnState) -> bool:
     """`read_tool_result` is offered from the first result on that was cut or folded on this thread."""
-    return bool(state.get("originals")) or any(anchor["kind"] in ("fold", "shorten") for anchor in state.get("anchors", []))
+    return bool(state.get("originals")) or any(
+        anchor["kind"] in ("fold", "shorten") for anchor in state.get("anchors", [])
+    )
 
 
 def _name(tool: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage
 
+from turngraph.context.report import strip_for_receipt
 from turngraph.context.turns import last_visible_text
 from turngraph.llm.call import RoundResult
 from turngraph.nodes import texts
@@ -19,7 +20,6 @@ from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import ProviderError
 from turngraph.state.receipt import ErrorInfo, add_usage
 from turngraph.state.words import CallRole, StopReason
-from turngraph.context.report import strip_for_receipt
 from turngraph.tools.redact import describe_error, redact
 
 
@@ -28,8 +28,7 @@ async def call_llm(state: TurnState, visit: Visit) -> Update:
 
     Raises ProviderError when the first round fails and nothing was gathered; the thread stays valid.
     """
-    number = visit.progress.get("rounds", 0) + 1
-    emit = visit.emit(number)
+    emit = visit.emit(visit.shown + 1)
     emit("round_started")
     belt = belt_of(visit, state)
     tape = Tape(state["messages"], list(state.get("anchors", [])))
@@ -72,6 +71,7 @@ def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
         "models": outcome.models,
+        "shown": visit.shown + 1,
         **changes,
     }
     return cast(Progress, progress)
@@ -79,7 +79,7 @@ def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any
 
 def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
     """Decides what the round was and what follows from it."""
-    result, number = outcome.result, visit.progress.get("rounds", 0) + 1
+    result, number = outcome.result, visit.shown + 1
     facts = RoundFacts(
         calls=len(result.message.tool_calls),
         cut_calls=sum(problem["code"] == "cut_off" for problem in result.problems.values()),
@@ -90,7 +90,7 @@ def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
     decision = decide_round(facts, visit.progress, visit.settings)
     role: CallRole = "narration" if facts.calls else "finish"
     visit.emit(number)("round_finished", call_role=role, finish_reason=result.finish, usage=dict(result.usage))
-    changes: dict[str, Any] = {"rounds": number, "context": strip_for_receipt(outcome.seen.report)}
+    changes: dict[str, Any] = {"rounds": visit.progress["rounds"] + 1, "context": strip_for_receipt(outcome.seen.report)}
     if (calibration := _calibration(visit, outcome)) is not None:
         changes["calibration"] = calibration
     anchors: list[Any] = list(outcome.anchors)
@@ -144,7 +144,7 @@ def _partial(visit: Visit, partial: RoundResult | None, number: int, cut: str) -
 
 def _stopped(visit: Visit, outcome: Stopped) -> Update:
     """Our own stop: the time budget goes to a forced finish, a cancelled run to its end."""
-    number = visit.progress.get("rounds", 0) + 1
+    number = visit.shown + 1
     kept = _partial(visit, outcome.partial, number, outcome.why)
     cancelled = outcome.why == "cancelled"
     role: CallRole = "finish" if cancelled and kept else "narration"
@@ -158,7 +158,7 @@ def _stopped(visit: Visit, outcome: Stopped) -> Update:
 
 async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
     """A provider's failure: raised while nothing was gathered, else a forced finish with what there is."""
-    number = visit.progress.get("rounds", 0) + 1
+    number = visit.shown + 1
     error: ErrorInfo = {
         "type": type(outcome.error).__name__,
         "message": describe_error(outcome.error),
@@ -171,7 +171,7 @@ async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
     if reason == "context_window":
         text = last_visible_text(state["messages"], visit.turn_id) or texts.fallback(reason, results)
         changes |= {"next": "final", "final": {"kind": "text", "text": text}}
-    elif number == 1 and not kept:
+    elif visit.progress["rounds"] == 0 and not kept:
         await visit.journal.update_turn(visit.thread, visit.turn_id, {"error": error, "reason": reason})
         raise ProviderError(f"The model call failed: {redact(str(outcome.error))}", outcome.fault) from outcome.error
     visit.emit(number)("round_finished", call_role="narration", finish_reason="error", usage=dict(outcome.usage))

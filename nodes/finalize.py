@@ -27,7 +27,7 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     closed = close_calls(tape, visit.turn_id, outcomes, closing)
     answer, spoken = _answer(tape, progress, reason)
     added: list[AnyMessage] = [*closed]
-    number = progress.get("rounds", 0)
+    number = visit.shown
     if not spoken:
         number += 1
         emit = visit.emit(number)
@@ -39,7 +39,6 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
         added.append(_answer_message(visit, answer, number))
     receipt = make_receipt(progress, reason, status_of(reason), visit.seconds())
     visit.emit(number)("turn_finished", receipt=receipt)
-    await visit.journal.close_turn(visit.thread, visit.turn_id)
     return {
         "messages": added,
         "answer": answer,

@@ -29,7 +29,7 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
     effects = visit.progress.get("effects", {})
     anchors: list[Anchor] = [_fold(visit, state, point) for point in effects.get("checkpoints", [])]
     for anchor in anchors:
-        visit.emit(progress["rounds"])("checkpoint_folded", call_id=cast(FoldAnchor, anchor)["call_id"])
+        visit.emit(visit.shown)("checkpoint_folded", call_id=cast(FoldAnchor, anchor)["call_id"])
     snapshot, verdict = _guard(state, visit)
     if verdict == "correct":
         anchors.append(note(visit, state["messages"][-1].id or "", NO_PROGRESS_CORRECTION))
@@ -55,7 +55,11 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
         case ForceFinish(reason=reason):
             changes |= {"next": "forced", "reason": reason}
         case EndNow(reason="terminated"):
-            changes |= {"next": "final", "reason": "terminated", "final": {"kind": "text", "text": effects["terminate"]}}
+            changes |= {
+                "next": "final",
+                "reason": "terminated",
+                "final": {"kind": "text", "text": effects["terminate"]},
+            }
         case EndNow(reason=reason):
             said = last_visible_text(state["messages"], visit.turn_id) or texts.PENDING_INPUT
             changes |= {"next": "final", "reason": reason, "final": {"kind": "text", "text": said}}
@@ -91,10 +95,12 @@ def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor
     settings = visit.settings
     belt = belt_of(visit, state)
     anchors = [*state.get("anchors", []), *new]
-    planned = plan_fold(state["messages"], anchors, settings, belt.offered, calibration=visit.progress.get("calibration", 1.0))
+    planned = plan_fold(
+        state["messages"], anchors, settings, belt.offered, calibration=visit.progress.get("calibration", 1.0)
+    )
     if planned is None:
         return []
-    visit.emit(visit.progress["rounds"])("checkpoint_folded", call_id="", folded=len(planned.get("message_ids", [])))
+    visit.emit(visit.shown)("checkpoint_folded", call_id="", folded=len(planned.get("message_ids", [])))
     return [planned]
 
 

@@ -23,14 +23,16 @@ FORCED_SECONDS = 60.0
 async def forced_finish(state: TurnState, visit: Visit) -> Update:
     """Closes what is open, tells the model why, and lets it write the answer; the fallback is finalize's."""
     reason: StopReason = visit.progress.get("reason", "max_rounds")
-    number = visit.progress.get("rounds", 0) + 1
+    number = visit.shown + 1
     emit = visit.emit(number)
     closed = close_calls(state["messages"], visit.turn_id, {}, ("cancelled", texts.not_run(reason)))
     messages = [*state["messages"], *closed]
     told = note(visit, messages[-1].id or "", texts.finish_now(reason))
     tape = Tape(messages, [*state.get("anchors", []), told])
     emit("round_started")
-    plan = CallPlan(belt_of(visit, state), tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries))
+    plan = CallPlan(
+        belt_of(visit, state), tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries)
+    )
     outcome = await call_model(visit, tape, plan, emit)
     message, changes = _read(visit, outcome, number, reason)
     role = "finish" if message is not None else "narration"
@@ -43,6 +45,7 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
         "models": outcome.models,
+        "shown": number,
         **changes,
     }
     return {
@@ -53,7 +56,9 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
     }
 
 
-def _read(visit: Visit, outcome: CallOutcome, number: int, reason: StopReason) -> tuple[AIMessage | None, dict[str, Any]]:
+def _read(
+    visit: Visit, outcome: CallOutcome, number: int, reason: StopReason
+) -> tuple[AIMessage | None, dict[str, Any]]:
     """The answering message, if the call gave one with visible text, and what changes in the progress."""
     changes: dict[str, Any] = {}
     match outcome:

@@ -2,59 +2,71 @@
 
 from typing import Any, cast
 
-from langgraph.types import interrupt
+from langgraph.types import Interrupt, interrupt
 
-from turngraph.nodes.closing import open_message
-from turngraph.nodes.belt import belt_of
-from turngraph.nodes.parts import Visit
-from turngraph.nodes.work import BatchWork
 from turngraph.nodes import texts
+from turngraph.nodes.belt import belt_of
+from turngraph.nodes.closing import open_message
+from turngraph.nodes.parts import Visit
+from turngraph.nodes.settling import settle
+from turngraph.nodes.work import BatchWork
 from turngraph.state.channels import Batch, Progress, TurnState, Update
-from turngraph.state.decisions import PausePayload
+from turngraph.state.decisions import Decision, PausePayload
 from turngraph.state.errors import ResumeError
 from turngraph.tools.answers import normalise_resume
 from turngraph.tools.pause import build_payload, question_text
+from turngraph.tools.run import Interrupted
 
 
 async def interrupt_node(state: TurnState, visit: Visit) -> Update:
-    """Pauses, then records the answers. An answer that cannot be applied changes nothing: it pauses again and says why."""
+    """Pauses, then records the answers. One that cannot be applied changes nothing: it pauses again and says why."""
     batch = cast(Batch, state.get("batch") or {})
     message = open_message(state["messages"], visit.turn_id)
     if message is None or not batch.get("waiting"):
         return {"progress": {**visit.progress, "next": "fold"}, "batch": None}
-    for call_id, pause in batch.get("own", {}).items():
-        if call_id in batch["waiting"]:
-            return _own(visit, batch, call_id, interrupt(pause["payload"]))
+    for call_id in batch["waiting"]:
+        if call_id in batch.get("own", {}):
+            return _own(visit, batch, call_id, interrupt(batch["own"][call_id]["payload"]))
     work = BatchWork(state, visit, message, belt_of(visit, state))
-    payload = build_payload(visit.turn_id, work.requests(), batch.get("error"))
+    payload = build_payload(visit.turn_id, work.plan().waiting, batch.get("error"))
     answer = interrupt(payload)
     try:
-        decisions = normalise_resume(answer, payload)
+        decisions = normalise_resume(answer, payload, list(work.belt.known))
     except ResumeError as refused:
-        again = {**visit.progress, "next": "interrupt"}
-        return {"batch": {**batch, "error": str(refused)}, "progress": again}
-    return _decided(visit, batch, payload, decisions)
+        return {"batch": {**batch, "error": str(refused)}, "progress": {**visit.progress, "next": "interrupt"}}
+    visit.emit(visit.shown)("interaction_resolved", call_ids=list(decisions))
+    return _decided(visit, batch, work, payload, decisions)
 
 
 def _own(visit: Visit, batch: Batch, call_id: str, value: Any) -> Update:
     """The answer to a tool's own `interrupt()`, handed to it raw when it runs again."""
-    own = dict(batch.get("own", {}))
-    own[call_id] = {**own[call_id], "resumes": [*own[call_id]["resumes"], value]}
+    pause = batch["own"][call_id]
+    asked = Interrupted(pause["payload"], interrupts=tuple(Interrupt(value=None, id=each) for each in pause["ids"]))
+    answered = {**pause, "resumes": [*pause["resumes"], asked.answer(value)], "answered": True}
     waiting = [waits for waits in batch["waiting"] if waits != call_id]
-    visit.emit(visit.progress["rounds"])("interaction_resolved", call_ids=[call_id])
-    return {"batch": {**batch, "own": own, "waiting": waiting}, "progress": {**visit.progress, "next": "dispatch"}}
+    visit.emit(visit.shown)("interaction_resolved", call_ids=[call_id])
+    kept = {**batch, "own": {**batch["own"], call_id: answered}, "waiting": waiting}
+    return {"batch": kept, "progress": {**visit.progress, "next": "dispatch"}}
 
 
-def _decided(visit: Visit, batch: Batch, payload: PausePayload, decisions: dict[str, Any]) -> Update:
-    """What the given decisions lead to: run now, close the batch, ask for the rest, or end the turn."""
-    visit.emit(visit.progress["rounds"])("interaction_resolved", call_ids=list(decisions))
+def _decided(
+    visit: Visit, batch: Batch, work: BatchWork, payload: PausePayload, decisions: dict[str, Decision]
+) -> Update:
+    """What the decisions lead to: calls to run, a batch to close, the rest to ask for, or the end of the turn."""
     progress = cast(Progress, dict(visit.progress))
     if any(decision["type"] == "abandon" for decision in decisions.values()):
-        progress["next"] = "final"
-        progress["reason"] = "user_abandoned"
-        progress["final"] = {"kind": "text", "text": question_text(payload) or texts.ABANDONED}
+        text = question_text(payload) or texts.ABANDONED
+        progress |= {"next": "final", "reason": "user_abandoned", "final": {"kind": "text", "text": text}}
         return {"batch": {**batch, "waiting": []}, "progress": progress}
+    work.decisions |= decisions
+    plan = work.plan()
+    if not (plan.runs or plan.waiting or plan.own or plan.held):
+        work.take(plan.answers)
+        return settle(visit, work)
     waiting = [call_id for call_id in batch["waiting"] if call_id not in decisions]
-    kept: Batch = {**batch, "decisions": {**batch.get("decisions", {}), **decisions}, "waiting": waiting, "error": None}
-    progress["next"] = "dispatch"
-    return {"batch": kept, "progress": progress}
+    kept = {**batch, "decisions": work.decisions, "waiting": waiting, "error": None}
+    return {
+        "batch": kept,
+        "progress": {**progress, "next": "dispatch" if plan.runs else "interrupt"},
+        "grants": work.grants(),
+    }

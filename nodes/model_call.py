@@ -140,7 +140,9 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
             break
     if failure is None:
         fault = ProviderFault("overflow")
-        return Failed(fault, RuntimeError("the model cut the input silently"), None, tape.anchors[before:], tried, usage)
+        return Failed(
+            fault, RuntimeError("the model cut the input silently"), None, tape.anchors[before:], tried, usage
+        )
     error = failure.__cause__ or failure
     return Failed(failure.fault, error, failure.partial, tape.anchors[before:], tried, usage)
 

@@ -77,6 +77,11 @@ class Visit:
     def turn_id(self) -> str:
         return self.progress["turn_id"]
 
+    @property
+    def shown(self) -> int:
+        """The number of the last round that events spoke of."""
+        return self.progress.get("shown", 0)
+
     def emit(self, round_number: int) -> Emit:
         """The emitter of this turn's events in a round."""
         return emitter(self.turn_id, round_number)
@@ -115,7 +120,9 @@ def given_settings(context: Any) -> TurnSettings | None:
     if isinstance(context, dict) and "turn_settings" not in context and set(context) <= set(TurnSettings.model_fields):
         candidate: Any = context
     else:
-        candidate = context.get("turn_settings") if isinstance(context, dict) else getattr(context, "turn_settings", None)
+        candidate = (
+            context.get("turn_settings") if isinstance(context, dict) else getattr(context, "turn_settings", None)
+        )
     if candidate is None or isinstance(candidate, TurnSettings):
         return candidate
     try:

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.runtime import get_runtime
@@ -22,7 +21,8 @@ from turngraph.state.errors import InputError
 from turngraph.state.receipt import TurnReceipt, no_usage
 from turngraph.state.settings import TurnSettings
 from turngraph.state.words import STATE_VERSION
-from turngraph.tools.journal import Settled, Started
+from turngraph.tools.claims import Settled, Started
+from turngraph.tools.texts import UNKNOWN_OUTCOME
 
 SEED_SECONDS = 10.0
 SEED_CHARACTERS = 8_000
@@ -39,7 +39,7 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     tape = [*state.get("messages", []), *closed, *queued]
     first, last = turn_input(tape, visit.anchor)
     settings = given_settings(get_runtime().context) or TurnSettings()
-    turn_id = uuid4().hex
+    turn_id = _turn_id(visit, last, len(state.get("anchors", [])))
     visit.settings, visit.progress = settings, fresh_progress(turn_id, settings)
     _, name = await visit.model()
     emit = visit.emit(0)
@@ -68,6 +68,11 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
         "receipt": {},
         "structured": None,
     }
+
+
+def _turn_id(visit: Visit, last: BaseMessage, anchors: int) -> str:
+    """The id of the turn that answers this message now; the same where a crash makes this node run again."""
+    return uuid5(NAMESPACE_OID, f"{visit.thread or uuid4().hex}:{last.id}:{anchors}").hex
 
 
 def fresh_progress(turn_id: str, settings: TurnSettings) -> Progress:
@@ -181,9 +186,7 @@ async def journal_outcomes(visit: Visit, turn_id: str) -> dict[str, CallOutcome]
                 "call_id": call_id,
                 "name": claim.name,
                 "status": "unknown",
-                "content": texts.UNKNOWN_OUTCOME,
+                "content": UNKNOWN_OUTCOME,
                 "seconds": 0.0,
             }
     return known
-
-

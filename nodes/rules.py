@@ -58,7 +58,11 @@ def decide_round(facts: RoundFacts, progress: Progress, settings: TurnSettings) 
     if not facts.text.strip():
         return AskAgain("empty") if progress.get("nudges", 0) == 0 else EmptyTwice()
     if facts.cut:
-        return AskAgain("cut") if progress.get("continuations", 0) < _continuations(facts, settings) else FinishTurn("truncated")
+        return (
+            AskAgain("cut")
+            if progress.get("continuations", 0) < _continuations(facts, settings)
+            else FinishTurn("truncated")
+        )
     return FinishTurn("finish")
 
 

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 from turngraph.state.words import StopReason
 
-NUDGE = "Your last message had no visible text and no tool call. Call a tool to carry out your plan, or write the answer now."
+NUDGE = (
+    "Your last message had no visible text and no tool call. "
+    "Call a tool to carry out your plan, or write the answer now."
+)
 CONTINUE = "Your last message was cut off by the output limit. Continue exactly where it stopped; repeat nothing."
 CONTINUE_BROKEN = "Your last message broke off. Continue exactly where it stopped; repeat nothing."
 
@@ -51,10 +54,7 @@ def not_run(reason: StopReason) -> str:
 NOT_ANSWERED = "Not answered: the user sent a new message instead of answering. The tool was not run."
 ABANDONED = "The user abandoned this question. The tool was not run."
 CANCELLED = "Cancelled: the run was stopped before this tool ran."
-UNKNOWN_OUTCOME = (
-    "Outcome unknown: the run broke off after this tool was started. It may or may not have had its effect; "
-    "check before you repeat it."
-)
+READ_MAY_NOT_ASK = "Not finished: a tool that is declared to only read may not pause to ask a person."
 BROKE_OFF = "Not run: the run broke off before this tool was started."
 
 
@@ -83,4 +83,3 @@ def _clip(text: str, limit: int = 1_000) -> str:
 
 PENDING_INPUT = "Stopped here because a new message came in; it is answered next."
 CANCELLED_ANSWER = "The run was cancelled before an answer was written."
-CUT_MARK = "cut"

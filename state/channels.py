@@ -124,6 +124,8 @@ class Progress(TypedDict, total=False):
     turn_id: str
     phase: Literal["running", "closed"]
     next: Next
+    shown: int
+    """Number of the last round that events spoke of; also counts failed rounds and forced finishes."""
     rounds: int
     tool_calls: int
     tool_errors: int
@@ -151,10 +153,15 @@ class Progress(TypedDict, total=False):
 
 
 class OwnPause(TypedDict):
-    """A tool called LangGraph's `interrupt()` itself: its payload, and the answers it already got."""
+    """A tool called LangGraph's `interrupt()` itself: its payload, the answers it already got, and whether it has all.
+
+    `ids` are the pauses of a graph that the tool runs; empty for the tool's own.
+    """
 
     payload: Any
     resumes: list[Any]
+    ids: list[str]
+    answered: bool
 
 
 class Batch(TypedDict, total=False):
@@ -165,7 +172,7 @@ class Batch(TypedDict, total=False):
     decisions: dict[str, Decision]
     waiting: list[str]
     asked: list[str]
-    unknown: list[str]
+    unknown: dict[str, str]
     own: dict[str, OwnPause]
     error: str | None
 

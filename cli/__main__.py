@@ -1,0 +1,5 @@
+"""`python -m turngraph.cli`."""
+
+from turngraph.cli import main
+
+main()

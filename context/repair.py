@@ -1,0 +1,92 @@
+"""Pairs each call with its one result, by turn and call id. Pure and idempotent; the tape is never changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from turngraph.context import texts
+from turngraph.context.turns import marks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """`result_at[(message, call)]` is the tape index of the result of the n-th call of a message; `spare` are the
+    indexes of tool messages that answer no call, or a call that is answered already."""
+
+    result_at: dict[tuple[int, int], int]
+    spare: list[int]
+
+
+def pair_results(messages: Sequence[BaseMessage], owner: Sequence[int]) -> Pairs:
+    """Gives each tool message to a call of the same id.
+
+    The nearest unanswered call before it in its own turn comes first, then any in its own turn, then, for a result
+    that carries no mark of a turn, the nearest unanswered call of another turn.
+    Law: no call has two results, no result two calls, and each tool message is in `result_at` or in `spare`.
+    """
+    calls: dict[str, list[tuple[int, int]]] = {}
+    for at, message in enumerate(messages):
+        if isinstance(message, AIMessage):
+            for position, call in enumerate(message.tool_calls):
+                calls.setdefault(call["id"] or "", []).append((at, position))
+    result_at: dict[tuple[int, int], int] = {}
+    spare: list[int] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            waiting = [slot for slot in calls.get(message.tool_call_id, []) if slot not in result_at]
+            slot = _choose(waiting, at, owner, anywhere="turn_id" not in marks_of(message))
+            if slot is None:
+                spare.append(at)
+            else:
+                result_at[slot] = at
+    return Pairs(result_at, spare)
+
+
+def _choose(
+    waiting: Sequence[tuple[int, int]], at: int, owner: Sequence[int], *, anywhere: bool
+) -> tuple[int, int] | None:
+    """The call that a result at this index answers."""
+    own = [slot for slot in waiting if owner[slot[0]] == owner[at]]
+    for slots in (own, waiting if anywhere else []):
+        if slots:
+            return min(slots, key=lambda slot: (slot[0] > at, abs(at - slot[0]), slot[1]))
+    return None
+
+
+def missing_result(message: AIMessage, call: ToolCall) -> ToolMessage:
+    """What is sent for a call that has no result on the tape."""
+    return ToolMessage(
+        content=texts.NOT_ANSWERED,
+        tool_call_id=call["id"] or "",
+        name=call["name"],
+        status="error",
+        id=f"missing-{message.id}-{call['id']}",
+    )
+
+
+def with_unique_ids(message: AIMessage, at: int, taken: set[str]) -> AIMessage:
+    """The message with call ids that no earlier message uses; itself where they are unique. Adds them to `taken`."""
+    renamed: dict[int, str] = {}
+    for position, call in enumerate(message.tool_calls):
+        call_id = call["id"] or ""
+        fresh, tries = call_id or f"call-{at}-{position}", 1
+        while fresh in taken:
+            tries += 1
+            fresh = f"{call_id or 'call'}-{tries}"
+        taken.add(fresh)
+        if fresh != call_id:
+            renamed[position] = fresh
+    if not renamed:
+        return message
+    calls = [{**call, "id": renamed.get(n, call["id"])} for n, call in enumerate(message.tool_calls)]
+    return message.model_copy(update={"tool_calls": calls, "content": _without_calls(message)})
+
+
+def _without_calls(message: AIMessage) -> str | list[str | dict[str, object]]:
+    """The content without blocks that repeat the calls under their old ids."""
+    if isinstance(message.content, str):
+        return message.content
+    kinds = ("tool_use", "tool_call", "function_call")
+    return [block for block in message.content if isinstance(block, str) or block.get("type") not in kinds]

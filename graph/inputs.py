@@ -1,0 +1,55 @@
+"""What comes to a thread from outside its runs: queued input, and the end of a standing grant."""
+
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import BaseMessage, message_to_dict
+from langchain_core.runnables import RunnableConfig
+
+from turngraph.graph.loop import run_sync
+from turngraph.graph.shell import TurnGraph
+from turngraph.state.channels import coerce_messages
+from turngraph.state.errors import InputError
+
+
+async def asend_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
+    """Queues a message for a thread whose turn runs (or for its next turn) and returns the message's id.
+
+    message: a string, a message, or anything that LangChain reads as one. Sent twice under one id it counts once.
+    A running turn takes it after its current tool batch, as `TurnSettings.on_pending_input` says.
+    """
+    queued = _as_message(message)
+    journal = graph.parts.journal_of(graph.checkpointer)
+    await journal.enqueue(thread_id, message_to_dict(queued))
+    return queued.id or ""
+
+
+def send_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
+    """The sync form of `asend_input`."""
+    return run_sync(asend_input(graph, thread_id, message))
+
+
+def revoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
+    """Ends a standing grant of a thread. Raises InputError for one that does not exist; `list_grants` shows them."""
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+    grants = {grant["id"]: grant for grant in list_grants(graph, thread_id)}
+    if grant_id not in grants:
+        raise InputError(
+            f"Thread {thread_id!r} has no standing grant {grant_id!r}. It has: {', '.join(grants) or 'none'}."
+        )
+    graph.update_state(config, {"grants": [{**grants[grant_id], "revoked": True}]})
+
+
+def list_grants(graph: TurnGraph, thread_id: str) -> list[dict[str, Any]]:
+    """The standing grants of a thread that are in force: id, tool, scope, and for scope `call` the arguments' digest."""
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+    return [grant for grant in graph.get_state(config).values.get("grants", []) if not grant.get("revoked")]
+
+
+def _as_message(message: Any) -> BaseMessage:
+    try:
+        queued = coerce_messages(message)[0]
+    except Exception as error:
+        raise InputError(f"This message cannot be read: {error}") from error
+    given = message.get("id") if isinstance(message, dict) else getattr(message, "id", None)
+    return queued if given else queued.model_copy(update={"id": str(uuid4())})

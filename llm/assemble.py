@@ -1,0 +1,292 @@
+"""ResponseAssembler: raw chunks of one response in, the deltas to show and the one clean message out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, merge_content
+from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatGeneration
+
+from turngraph.llm.calls import CallAssembler, NormalisedCalls, RawCall, normalise_calls
+from turngraph.llm.finish import finish_kind, is_cut
+from turngraph.llm.pieces import is_sealed, joined_details, merge_plain, read_piece, without_calls
+from turngraph.llm.text_tools import RawTextCall, TextCallParser
+from turngraph.llm.think import InlineThinkFilter
+from turngraph.llm.usage import UsageMeter
+from turngraph.state.calls import CallProblem
+from turngraph.state.words import FinishKind
+
+Delta: TypeAlias = tuple[Literal["content", "thinking"], str]
+
+TextCalls: TypeAlias = Literal["off", "rescue", "protocol"]
+"""Whether calls are looked for in the text: never, native markup that slipped through, or the text protocol."""
+
+PROVIDER = "turngraph"
+"""`model_provider` of clean messages: content blocks of any other name could be read in that provider's own way."""
+
+_FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+_NAME_KEYS = ("model_name", "model", "model_id")
+
+
+def _new_id() -> str:
+    return f"call_{uuid4().hex[:24]}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a response is read. `offered`: names of the tools that may be called.
+
+    `opens_think`: the text starts inside a thinking block. `openai_wire`: a whole response names its finish reason.
+    `drop_calls`: calls were not allowed, so none is kept, and their markup is no text. `provider`: who wrote it.
+    """
+
+    offered: frozenset[str] = frozenset()
+    text_calls: TextCalls = "off"
+    opens_think: bool = False
+    openai_wire: bool = False
+    drop_calls: bool = False
+    taken_ids: frozenset[str] = frozenset()
+    provider: str = ""
+    new_id: Callable[[], str] = field(default=_new_id, compare=False)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """One response. `message` has no id and no usage yet; `stray_close`: a thinking block closed that none opened."""
+
+    message: AIMessage
+    problems: dict[str, CallProblem]
+    finish: FinishKind
+    cut: bool
+    model_name: str
+    meter: UsageMeter
+    stray_close: bool
+
+
+class ResponseAssembler:
+    """Reads one response. One parser decides what is shown and what is stored.
+
+    Laws: the `content` deltas joined are `message.text`; the `thinking` deltas joined are its `reasoning_content`;
+    how the text was cut into chunks changes nothing.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._think = InlineThinkFilter(opened=reading.opens_think)
+        self._markup = _markup_parser(reading)
+        self._calls = CallAssembler()
+        self._whole_calls: list[RawCall] = []
+        self._text_calls: list[RawTextCall] = []
+        self._raw: list[str] = []
+        self._content: list[str] = []
+        self._thinking: list[str] = []
+        self._metadata: dict[str, Any] = {}
+        self._extra: dict[str, Any] = {}
+        self._details: list[Any] = []
+        self._usages: list[Mapping[str, Any]] = []
+        self._blocks: list[list[Any]] = []
+        self._sealed = False
+        self._ended = False
+        self._ids: list[str] = []
+        self.pieces = 0
+        """Chunks that came in so far."""
+
+    @property
+    def visible(self) -> bool:
+        """True once visible text was given out."""
+        return bool(self._content)
+
+    @property
+    def began(self) -> bool:
+        """True once the model said anything: text, reasoning, a call."""
+        return bool(self._raw or self._thinking or self._whole_calls or self._calls.finish())
+
+    @property
+    def text(self) -> str:
+        """The visible text so far."""
+        return "".join(self._content)
+
+    def feed(self, generation: ChatGeneration) -> list[Delta]:
+        """Takes the next chunk, or a whole answer; returns what can be shown of it. Never raises."""
+        piece = read_piece(generation)
+        self.pieces += 1
+        for fragment in piece.fragments:
+            self._calls.feed(fragment)
+        self._whole_calls.extend(piece.calls)
+        self._metadata.update(piece.metadata)
+        if piece.extra:
+            self._details.extend(piece.extra.pop("reasoning_details", ()))
+            self._extra = merge_plain(self._extra, piece.extra)
+        if piece.usage:
+            self._usages.append(piece.usage)
+        if piece.blocks:
+            self._blocks.append(piece.blocks)
+            self._sealed = self._sealed or is_sealed(piece.blocks)
+        deltas: list[Delta] = []
+        for kind, text in piece.parts:
+            if kind == "reasoning":
+                deltas.append(("thinking", text))
+            else:
+                self._raw.append(text)
+                deltas.extend(self._split(self._think.feed(text)))
+        return self._keep(deltas)
+
+    def end(self) -> list[Delta]:
+        """The stream is over: what was held back. Idempotent."""
+        if self._ended:
+            return []
+        self._ended = True
+        deltas = self._split(self._think.flush())
+        if self._markup is not None:
+            deltas.extend(self._read_markup(self._markup.flush()))
+        return self._keep(deltas)
+
+    def _split(self, pairs: Sequence[Delta]) -> list[Delta]:
+        """Calls are looked for in what is left once reasoning is split away."""
+        deltas: list[Delta] = []
+        for kind, text in pairs:
+            if kind == "thinking" or self._markup is None:
+                deltas.append((kind, text))
+            else:
+                deltas.extend(self._read_markup(self._markup.feed(text)))
+        return deltas
+
+    def _read_markup(self, found: Sequence[Any]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for kind, value in found:
+            if kind == "call":
+                self._text_calls.append(value)
+            else:
+                deltas.append(("content", value))
+        return deltas
+
+    def _keep(self, deltas: list[Delta]) -> list[Delta]:
+        kept = [(kind, text) for kind, text in deltas if text]
+        for kind, text in kept:
+            (self._content if kind == "content" else self._thinking).append(text)
+        return kept
+
+    def assembled(self, *, broken: bool = False) -> Assembled:
+        """The response so far. `broken`: it stopped in the middle, whatever it said of its end."""
+        raw_finish = self._raw_finish()
+        finish = "missing" if broken else finish_kind(raw_finish)
+        cut = broken or is_cut(finish, openai_wire=self._reading.openai_wire)
+        made = self._normalised(cut)
+        raw_text = "".join(self._raw)
+        message = AIMessage(
+            content=self.text,
+            tool_calls=[tool_call(name=each["name"], args=each["args"], id=each["id"]) for each in made.calls],
+            additional_kwargs=self._kwargs(raw_text),
+            response_metadata=self._response_metadata(raw_finish),
+        )
+        return Assembled(
+            message=message,
+            problems=made.problems,
+            finish=finish,
+            cut=cut,
+            model_name=str(_first(self._metadata, _NAME_KEYS) or ""),
+            meter=self._meter(),
+            stray_close=self._think.saw_stray_close,
+        )
+
+    def _normalised(self, cut: bool) -> NormalisedCalls:
+        """The calls, made safe. Native ones win where both kinds came."""
+        if self._reading.drop_calls:
+            return NormalisedCalls()
+        raw = [*self._calls.finish(), *self._whole_calls]
+        if not raw:
+            raw = [RawCall(None, each.name, each.arguments) for each in self._text_calls]
+            cut = cut or any(not each.complete for each in self._text_calls)
+        return normalise_calls(
+            raw,
+            offered=self._reading.offered,
+            taken_ids=self._reading.taken_ids,
+            cut=cut,
+            new_id=self._stable_ids(),
+        )
+
+    def _stable_ids(self) -> Callable[[], str]:
+        """Ids for calls that have none: the same ones each time this response is asked for."""
+        used = 0
+
+        def next_id() -> str:
+            nonlocal used
+            used += 1
+            while len(self._ids) < used:
+                self._ids.append(self._reading.new_id())
+            return self._ids[used - 1]
+
+        return next_id
+
+    def _kwargs(self, raw_text: str) -> dict[str, Any]:
+        kwargs = dict(self._extra)
+        if self._thinking:
+            kwargs["reasoning_content"] = "".join(self._thinking)
+        if self._details:
+            kwargs["reasoning_details"] = joined_details(self._details)
+        if raw_text != self.text:
+            kwargs["raw_text"] = raw_text
+        if self._sealed:
+            merged = merge_content(*self._blocks)
+            if blocks := without_calls(merged):
+                kwargs["raw_blocks"] = blocks
+        return kwargs
+
+    def _raw_finish(self) -> str | None:
+        """The provider's word for the end; for the Responses API, why it is incomplete."""
+        details = self._metadata.get("incomplete_details")
+        if isinstance(details, Mapping) and details.get("reason"):
+            return str(details["reason"])
+        found = _first(self._metadata, _FINISH_KEYS)
+        return None if found is None else str(found)
+
+    def _response_metadata(self, raw_finish: str | None) -> dict[str, Any]:
+        metadata = {key: value for key, value in self._metadata.items() if key not in _LEFT_OUT}
+        if raw_finish is not None:
+            metadata["finish_reason"] = raw_finish
+        if name := _first(self._metadata, _NAME_KEYS):
+            metadata["model_name"] = name
+        return {**metadata, "model_provider": PROVIDER, "inner_provider": self._reading.provider}
+
+    def _meter(self) -> UsageMeter:
+        meter = UsageMeter()
+        for usage in [_summed(self._usages)] if self._are_parts() else self._usages:
+            meter.observe(usage)
+        return meter
+
+    def _are_parts(self) -> bool:
+        """True where reports are the differences that LangChain's adapters make: the input counts once only."""
+        if self._reading.openai_wire:
+            return False
+        inputs = [usage.get("input_tokens", 0) for usage in self._usages]
+        return any(later < earlier for earlier, later in pairwise(inputs))
+
+
+_LEFT_OUT = frozenset(
+    {"token_usage", "usage", "usage_metadata", "logprobs", "headers", "model_provider", "output_version"}
+)
+
+
+def _markup_parser(reading: Reading) -> TextCallParser | None:
+    if reading.text_calls == "off" or not reading.offered:
+        return None
+    return TextCallParser(reading.offered, protocol=reading.text_calls == "protocol")
+
+
+def _first(values: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((values[key] for key in keys if values.get(key) is not None), None)
+
+
+def _summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All reports of one response added up, field by field."""
+    total: dict[str, Any] = {}
+    for usage in usages:
+        for key, value in usage.items():
+            if isinstance(value, Mapping):
+                total[key] = _summed([total.get(key, {}), value])
+            elif isinstance(value, int | float):
+                total[key] = total.get(key, 0) + value
+    return total

@@ -1,0 +1,125 @@
+"""LoopClients: one OpenAI client per event loop, because a connection pool belongs to the loop that opened it."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+
+
+class LoopClients:
+    """Stands in for an `AsyncOpenAI`: every attribute is that of the running loop's own client.
+
+    `original` is never used for a request and never changed. Retries are off: they are counted elsewhere.
+    With `keep_http` (the user's own HTTP client) all loops share its pool, as its owner wanted it.
+    Clients of closed loops are dropped when the next loop comes.
+    """
+
+    def __init__(self, original: openai.AsyncOpenAI, *, keep_http: bool = False, proxy: str | None = None) -> None:
+        self.original = original
+        self._keep_http = keep_http
+        self._proxy = proxy
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+        self.completions = _Completions(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.current(), name)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "LoopClients":
+        return self
+
+    def current(self) -> openai.AsyncOpenAI:
+        """The client of the running loop. Raises RuntimeError where none runs."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._clients.get(loop)
+            if client is None:
+                for other in [each for each in self._clients if each.is_closed()]:
+                    del self._clients[other]
+                client = self._clients[loop] = self._made()
+            return client
+
+    def _made(self) -> openai.AsyncOpenAI:
+        if self._keep_http:
+            return self.original.copy(max_retries=0)
+        options: dict[str, Any] = {"base_url": self.original.base_url, "timeout": self.original.timeout}
+        if self._proxy is not None:
+            options["proxy"] = self._proxy
+        return self.original.copy(http_client=openai.DefaultAsyncHttpxClient(**options), max_retries=0)
+
+
+class _Completions:
+    """`client.chat.completions` of the running loop."""
+
+    def __init__(self, clients: LoopClients) -> None:
+        self._clients = clients
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._clients.current().chat.completions, name)
+
+    async def create(self, **payload: Any) -> Any:
+        """The response; of a stream, the frames as they came, without complaints about their types."""
+        response = await self._clients.current().chat.completions.create(**payload)
+        return _Frames(response) if isinstance(response, openai.AsyncStream) else response
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "_Completions":
+        return self
+
+
+class _Frames:
+    """The frames of a stream as plain dicts; closes the stream on the way out."""
+
+    def __init__(self, stream: openai.AsyncStream[Any]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> "_Frames":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.close()
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        async for frame in self._stream:
+            yield frame if isinstance(frame, dict) else frame.model_dump(warnings=False)
+
+
+_BY_MODEL: dict[int, tuple["weakref.ref[Any]", LoopClients]] = {}
+_BY_MODEL_LOCK = threading.Lock()
+
+
+def clients_of(model: Any) -> LoopClients | None:
+    """The loop clients that go with a ChatOpenAI, the same ones each time; None where it has no client to copy."""
+    original = model.root_async_client
+    if isinstance(original, LoopClients):
+        return original
+    if not isinstance(original, openai.AsyncOpenAI):
+        return None
+    with _BY_MODEL_LOCK:
+        known = _BY_MODEL.get(id(model))
+        if known is not None and known[0]() is model and known[1].original is original:
+            return known[1]
+        made = LoopClients(
+            original,
+            keep_http=model.http_async_client is not None and not model.openai_proxy,
+            proxy=model.openai_proxy,
+        )
+        _BY_MODEL[id(model)] = (weakref.ref(model, _forget(id(model))), made)
+        return made
+
+
+def _forget(key: int) -> Any:
+    def forget(reference: "weakref.ref[Any]") -> None:
+        known = _BY_MODEL.get(key)
+        if known is not None and known[0] is reference:
+            del _BY_MODEL[key]
+
+    return forget

@@ -1,0 +1,63 @@
+"""Settling a batch: from outcomes to the tape's tool messages, the counts, and what the tools asked of the turn."""
+
+from typing import cast
+
+from turngraph.nodes import texts
+from turngraph.nodes.closing import marks_of, tool_message
+from turngraph.nodes.parts import Visit
+from turngraph.nodes.work import BatchWork
+from turngraph.state.calls import CallOutcome
+from turngraph.state.channels import BatchEffects, Original, Progress, Update
+
+
+def settle(visit: Visit, work: BatchWork, *, cancelled: bool = False) -> Update:
+    """Every call has its outcome: one tool message each, in call order, and what the tools asked of the turn."""
+    number = marks_of(work.message).get("round", 0)
+    results = [work.outcomes[call["id"]] for call in work.calls]
+    messages = [tool_message(result, visit.turn_id, number, work.role_of(result["call_id"])) for result in results]
+    progress = counted(visit, work)
+    progress["next"] = "fold"
+    if cancelled:
+        progress |= {"next": "final", "reason": "cancelled", "final": {"kind": "text", "text": texts.CANCELLED_ANSWER}}
+    if effects := _effects(results):
+        progress["effects"] = effects
+    for field, effect in (("loaded", "load_tools"), ("skills", "activate_skills")):
+        names = [name for result in results for name in result.get("effects", {}).get(effect, ())]
+        if names:
+            before: list[str] = progress.get(field, [])  # type: ignore[assignment]
+            progress[field] = list(dict.fromkeys([*before, *names]))  # type: ignore[literal-required]
+    extra = [message for result in results for message in result.get("update", {}).get("messages", [])]
+    return {
+        "messages": [*messages, *extra],
+        "progress": progress,
+        "batch": None,
+        "originals": _originals(results),
+        "grants": work.grants(),
+    }
+
+
+def counted(visit: Visit, work: BatchWork) -> Progress:
+    """The progress with this pass counted in."""
+    progress = cast(Progress, dict(visit.progress))
+    progress["tool_calls"] = visit.progress["tool_calls"] + work.counted
+    progress["tool_errors"] = visit.progress["tool_errors"] + work.errors
+    progress["seconds"] = visit.seconds()
+    return progress
+
+
+def _effects(results: list[CallOutcome]) -> BatchEffects:
+    """What the batch asked of the turn; of several terminating tools the first one's text is the answer."""
+    effects: BatchEffects = {}
+    for result in results:
+        asked = result.get("effects", {})
+        if asked.get("context_checkpoint"):
+            point = {"call_id": result["call_id"], "text": asked["context_checkpoint"]}
+            effects.setdefault("checkpoints", []).append(point)
+        if asked.get("terminate") is not None and "terminate" not in effects:
+            effects["terminate"] = asked["terminate"]
+    return effects
+
+
+def _originals(results: list[CallOutcome]) -> list[Original]:
+    """The whole texts of the results that were cut."""
+    return [{"call_id": result["call_id"], "text": result["full"]} for result in results if "full" in result]

@@ -1,0 +1,188 @@
+"""One pass over an open batch: recall what is known, plan, run, keep what came. The decisions are tools.plan's."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage
+
+from turngraph.nodes import texts
+from turngraph.nodes.belt import Belt
+from turngraph.nodes.closing import marks_of, outcome
+from turngraph.nodes.originals import read_original
+from turngraph.nodes.parts import Visit
+from turngraph.nodes.run_call import Asks, run_call, stopped_result, tool_context
+from turngraph.state.calls import Call, CallOutcome, CallProblem
+from turngraph.state.channels import OwnPause, TurnState
+from turngraph.state.decisions import Decision
+from turngraph.state.words import ToolStatus
+from turngraph.tools import texts as tool_texts
+from turngraph.tools.claims import ClaimRequest, Settled, Started
+from turngraph.tools.parallel import Job, run_many
+from turngraph.tools.permission import decide_permission
+from turngraph.tools.plan import Answer, BatchFacts, Plan, Run, grants_of, plan_batch
+from turngraph.tools.run import RawToolResult
+
+
+class BatchWork:
+    """The calls of one assistant message, and what is known of each."""
+
+    def __init__(self, state: TurnState, visit: Visit, message: AIMessage, belt: Belt) -> None:
+        batch = state.get("batch") or {}
+        self.state, self.visit, self.message, self.belt = state, visit, message, belt
+        self.calls: list[Call] = [
+            {"id": c["id"] or "", "name": c["name"], "args": c["args"]} for c in message.tool_calls
+        ]
+        self.problems: dict[str, CallProblem] = marks_of(message).get("problems", {})
+        self.outcomes: dict[str, CallOutcome] = dict(batch.get("outcomes", {}))
+        self.decisions: dict[str, Decision] = dict(batch.get("decisions", {}))
+        self.own: dict[str, OwnPause] = dict(batch.get("own", {}))
+        self.asked: list[str] = list(batch.get("asked", []))
+        self.unknown: dict[str, str] = dict(batch.get("unknown", {}))
+        self.counted = 0
+        self.errors = 0
+        self._emit = visit.emit(visit.shown)
+        self._context = tool_context(visit, state, list(belt.known.values()))
+
+    async def recall(self) -> None:
+        """What the journal knows: results of calls that finished, and calls that were started and never finished."""
+        for call_id, claim in (await self.visit.journal.lookup(self.visit.thread, self.visit.turn_id)).items():
+            if isinstance(claim, Settled):
+                self.outcomes.setdefault(call_id, claim.outcome)
+            elif isinstance(claim, Started):
+                self.unknown.setdefault(call_id, claim.digest)
+
+    def plan(self) -> Plan:
+        """What may happen with each call now; pure over what is known."""
+        settings, grants = self.visit.settings, self.state.get("grants", [])
+        policies = self.belt.policies()
+        facts = BatchFacts(
+            policies=policies,
+            permission_of=lambda name, args: decide_permission(name, args, policies[name], settings, grants),
+            problems=self.problems,
+            deferred=self.belt.deferred,
+            decisions=self.decisions,
+            settled=self.outcomes,
+            unknown=self.unknown,
+            own=[call_id for call_id, pause in self.own.items() if not pause["answered"]],
+            calls_left=settings.max_tool_calls - self.visit.progress["tool_calls"] - self.counted,
+            can_pause=self.visit.can_pause,
+        )
+        return plan_batch(self.calls, facts)
+
+    async def run(self) -> Plan:
+        """Answers and runs until nothing more can; gives the plan of what is left to a person.
+
+        Raises CancelledError when cancelled from outside; `outcomes` then holds what finished.
+        """
+        plan = self.plan()
+        while plan.answers or plan.runs:
+            self.take(plan.answers)
+            jobs = [Job(run.call["id"], self._job(run), run.policy.effect == "write") for run in self._in_order(plan)]
+            await run_many(jobs, self.visit.settings.max_parallel_tools)
+            plan = self.plan()
+        return plan
+
+    def _in_order(self, plan: Plan) -> list[Run]:
+        """The runs of a plan in call order, so that calls start in the order in which they were asked for."""
+        place = {call["id"]: at for at, call in enumerate(self.calls)}
+        return sorted(plan.runs, key=lambda run: place[run.call["id"]])
+
+    def _job(self, run: Run) -> Callable[[], Any]:
+        return lambda: self._run(run)
+
+    async def _run(self, run: Run) -> None:
+        """One call: claim it, run it, keep its result, settle the claim."""
+        call, journal, where = run.call, self.visit.journal, (self.visit.thread, self.visit.turn_id)
+        claimed = run.policy.effect != "read"
+        if claimed:
+            if run.retry:
+                await journal.release(*where, [call["id"]])
+            claim = (await journal.claim(*where, [ClaimRequest(call["id"], call["name"], run.digest)]))[call["id"]]
+            if isinstance(claim, Settled):
+                self.outcomes[call["id"]] = claim.outcome
+                return
+            if isinstance(claim, Started):
+                self._keep(outcome(call, "unknown", tool_texts.UNKNOWN_OUTCOME))
+                return
+            self.unknown.pop(call["id"], None)
+        self._emit("tool_started", call_id=call["id"], name=call["name"], args=call["args"])
+        result = await self._result(run)
+        if isinstance(result, Asks):
+            self._paused_itself(run, result)
+            if claimed and call["id"] in self.own:
+                await journal.pause(*where, call["id"])
+            return
+        if run.note:
+            result["content"] = _noted(run.note, result["content"])
+        self._keep(result)
+        if claimed:
+            await journal.settle(*where, result)
+
+    async def _result(self, run: Run) -> CallOutcome | Asks:
+        """What the tool gave; `read_tool_result` reads the thread's own originals."""
+        call = run.call
+        if call["name"] == "read_tool_result":
+            return read_original(self.state, call)
+        started = time.monotonic()
+
+        def stopped(raw: RawToolResult) -> None:
+            self._keep(stopped_result(self.visit, call, run.policy, raw, time.monotonic() - started))
+
+        resumes = self.own[call["id"]]["resumes"] if call["id"] in self.own else []
+        tool = self.belt.known[call["name"]]
+        return await run_call(self.visit, self._context, tool, call, run.policy, resumes, stopped)
+
+    def _paused_itself(self, run: Run, asks: Asks) -> None:
+        """A tool's own `interrupt()`: the call waits, where it can; reads are repeated freely and so may not ask."""
+        call, pause = run.call, asks.pause
+        if run.policy.effect == "read" or not self.visit.can_pause:
+            text = tool_texts.NO_CHECKPOINTER if not self.visit.can_pause else texts.READ_MAY_NOT_ASK
+            self._keep(outcome(call, "error", text))
+            return
+        before = self.own.get(call["id"], {}).get("resumes", [])
+        self.own[call["id"]] = {
+            "payload": pause.value,
+            "resumes": before[: pause.count],
+            "ids": [each.id for each in pause.interrupts],
+            "answered": False,
+        }
+
+    def take(self, answers: Iterable[Answer]) -> None:
+        """Calls that are answered without being run."""
+        for answer in answers:
+            if answer.code == "cannot_pause":
+                self._emit("notice", code="cannot_pause", text=answer.outcome["content"])
+            self._keep(answer.outcome, counts=answer.code == "decided")
+
+    def _keep(self, result: CallOutcome, *, counts: bool = True) -> None:
+        """The call has its outcome: kept, counted, and said."""
+        self.outcomes[result["call_id"]] = result
+        self.counted += int(counts)
+        self.errors += int(result["status"] in ("error", "unknown"))
+        self._emit(
+            "tool_finished",
+            call_id=result["call_id"],
+            name=result["name"],
+            status=result["status"],
+            seconds=result["seconds"],
+        )
+
+    def give_up(self, otherwise: tuple[ToolStatus, str]) -> None:
+        """Every call that has no outcome gets this one: the run was stopped."""
+        for call in self.calls:
+            if call["id"] not in self.outcomes:
+                self._keep(outcome(call, *otherwise), counts=False)
+
+    def role_of(self, call_id: str) -> str:
+        """Whether a call's result is a person's own words, which no fold or cut may touch."""
+        return "answer" if cast(Any, self.decisions.get(call_id, {})).get("type") == "respond" else "tool"
+
+    def grants(self) -> list[Any]:
+        """The standing grants that this batch's decisions gave."""
+        return grants_of(self.calls, self.decisions, self.visit.turn_id)
+
+
+def _noted(note: str, content: Any) -> Any:
+    """The result with what is to be said before it."""
+    return f"{note}\n{content}" if isinstance(content, str) else [{"type": "text", "text": note}, *content]

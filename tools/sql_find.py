@@ -1,0 +1,56 @@
+"""Where the database of a checkpointer is, so that the journal can live beside the checkpoints."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from turngraph.tools.claims import JournalError
+from turngraph.tools.sql_worker import SqlWorker, sqlite_worker
+
+
+def beside_sqlite(saver: Callable[[], Any]) -> SqlWorker:
+    """A worker on the file of a SqliteSaver."""
+    checkpointer = _alive(saver)
+    try:
+        with checkpointer.lock:
+            rows = checkpointer.conn.execute("PRAGMA database_list").fetchall()
+    except sqlite3.ProgrammingError as error:
+        raise JournalError(f"The journal cannot see the checkpointer's database: {error}") from error
+    return _on_file(rows)
+
+
+async def beside_aiosqlite(saver: Callable[[], Any]) -> SqlWorker:
+    """A worker on the file of an AsyncSqliteSaver, which opens its connection at its first use."""
+    checkpointer = _alive(saver)
+
+    async def read() -> list[tuple[Any, ...]]:
+        await checkpointer.setup()
+        async with checkpointer.conn.execute("PRAGMA database_list") as cursor:
+            return [tuple(row) for row in await cursor.fetchall()]
+
+    home = checkpointer.loop  # its lock belongs to the loop that it was made on
+    if home is asyncio.get_running_loop() or not home.is_running():
+        return _on_file(await read())
+    return _on_file(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(), home)))
+
+
+def _alive(saver: Callable[[], Any]) -> Any:
+    checkpointer = saver()
+    if checkpointer is None:
+        raise JournalError("The checkpointer of this journal is gone.")
+    return checkpointer
+
+
+def _on_file(databases: Sequence[Sequence[Any]]) -> SqlWorker:
+    """A worker on the main file of `PRAGMA database_list`; in memory where the checkpointer's database is."""
+    return sqlite_worker(next((row[2] for row in databases if row[1] == "main" and row[2]), ":memory:"))
+
+
+def conninfo(connection: Any) -> str:
+    """How to reach the database of a psycopg connection or pool."""
+    if isinstance(pooled := getattr(connection, "conninfo", None), str):
+        return pooled
+    from psycopg.conninfo import make_conninfo
+
+    return make_conninfo(**{**connection.info.get_parameters(), "password": connection.info.password or None})

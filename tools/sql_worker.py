@@ -1,0 +1,289 @@
+"""One thread that owns one database connection and runs transactions on it, for SQLite and for Postgres."""
+
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from turngraph.tools.claims import JournalError
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 30.0
+"""How long a statement waits for another writer of the same SQLite file."""
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS turngraph_schema (version INTEGER NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS turngraph_turns (
+        seq {serial}, thread TEXT NOT NULL, turn_id TEXT NOT NULL, record TEXT NOT NULL,
+        closed INTEGER NOT NULL DEFAULT 0, UNIQUE (thread, turn_id))""",
+    """CREATE TABLE IF NOT EXISTS turngraph_claims (
+        thread TEXT NOT NULL, turn_id TEXT NOT NULL, call_id TEXT NOT NULL, name TEXT NOT NULL, digest TEXT NOT NULL,
+        state TEXT NOT NULL, outcome TEXT, PRIMARY KEY (thread, turn_id, call_id))""",
+    """CREATE TABLE IF NOT EXISTS turngraph_leases (
+        thread TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, beat {real} NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS turngraph_inputs (
+        seq {serial}, thread TEXT NOT NULL, message_id TEXT NOT NULL, message TEXT NOT NULL,
+        UNIQUE (thread, message_id))""",
+    """CREATE TABLE IF NOT EXISTS turngraph_partials (
+        thread TEXT NOT NULL, turn_id TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (thread, turn_id))""",
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where the two databases differ. `now` is seconds by the database's own clock, which all its runners share."""
+
+    placeholder: str
+    serial: str
+    real: str
+    now: str
+    begin: str
+    for_update: str
+    lock_schema: str
+    group: int
+    """How many waiting transactions may share one commit: a commit to a file costs as much as everything else."""
+    lost: Callable[[Exception], bool]
+    """Whether an error means that the same transaction may be tried once more, on a new connection."""
+
+
+def _is_operational(error: Exception) -> bool:
+    """A lost connection or a deadlock, by the DB-API's class names: psycopg is optional and not imported here."""
+    return any(base.__name__ in ("OperationalError", "InterfaceError") for base in type(error).__mro__)
+
+
+SQLITE = Dialect(
+    placeholder="?",
+    serial="INTEGER PRIMARY KEY AUTOINCREMENT",
+    real="REAL",
+    now="((julianday('now') - 2440587.5) * 86400.0)",
+    begin="BEGIN IMMEDIATE",  # a transaction that reads first and writes later could otherwise fail halfway
+    for_update="",
+    lock_schema="SELECT 1",
+    group=64,
+    lost=lambda _: False,
+)
+
+POSTGRES = Dialect(
+    placeholder="%s",
+    serial="BIGSERIAL PRIMARY KEY",
+    real="DOUBLE PRECISION",
+    now="EXTRACT(EPOCH FROM clock_timestamp())::double precision",
+    begin="BEGIN",
+    for_update=" FOR UPDATE",
+    lock_schema="SELECT pg_advisory_xact_lock(7310868735427)",
+    group=1,  # transactions of several runners that share rows could block each other
+    lost=_is_operational,
+)
+
+
+class Cursor:
+    """What a transaction may do: statements with `?` placeholders, rows as tuples."""
+
+    def __init__(self, connection: Any, dialect: Dialect) -> None:
+        self._connection = connection
+        self._placeholder = dialect.placeholder
+        self.now = dialect.now
+        self.for_update = dialect.for_update
+
+    def _execute(self, statement: str, values: tuple[Any, ...]) -> Any:
+        return self._connection.execute(statement.replace("?", self._placeholder), values)
+
+    def run(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        """Executes a statement whose rows nobody wants."""
+        self._execute(statement, values)
+
+    def all(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a statement."""
+        return [tuple(row) for row in self._execute(statement, values).fetchall()]
+
+    def one(self, statement: str, values: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
+        """The first row of a statement, or None. The statement is run to its end."""
+        rows = self.all(statement, values)
+        return rows[0] if rows else None
+
+
+_Job: TypeAlias = tuple[Callable[[Cursor], Any] | None, "Future[Any]"]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A transaction that failed and was undone, among others that were committed."""
+
+    error: Exception
+
+
+def _next(jobs: "queue.SimpleQueue[_Job]", limit: int) -> list[_Job]:
+    """The next job, and those that wait already, up to `limit` and up to a request to close."""
+    batch = [jobs.get()]
+    with contextlib.suppress(queue.Empty):
+        while len(batch) < limit and batch[-1][0] is not None:
+            batch.append(jobs.get_nowait())
+    return batch
+
+
+class SqlWorker:
+    """Runs transactions one after the other in a daemon thread of its own, on one connection that it opens itself.
+
+    Law: a submitted transaction is either committed whole, and then its future has its value, or it left nothing
+    and its future has the error. A forked child gets a thread and a connection of its own.
+    """
+
+    def __init__(self, connect: Callable[[], Any], dialect: Dialect) -> None:
+        self._connect = connect
+        self._dialect = dialect
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+    def submit(self, work: Callable[[Cursor], T]) -> "Future[T]":
+        """Queues one transaction; its future is never cancelled halfway."""
+        done: Future[T] = Future()
+        self._put(work, done)
+        return done
+
+    def close(self) -> "Future[None]":
+        """Closes the connection after what is queued. A later `submit` opens a new one."""
+        done: Future[None] = Future()
+        with self._lock:
+            if self._pid != os.getpid():
+                done.set_result(None)
+                return done
+            self._pid = 0
+            self._jobs.put((None, done))
+        return done
+
+    def _put(self, work: Callable[[Cursor], Any], done: "Future[Any]") -> None:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._jobs = queue.SimpleQueue()
+                name = "turngraph-journal"
+                threading.Thread(target=self._serve, args=(self._jobs,), name=name, daemon=True).start()
+            self._jobs.put((work, done))
+
+    def _serve(self, jobs: "queue.SimpleQueue[_Job]") -> None:
+        connection: Any = None
+        while True:
+            batch = _next(jobs, self._dialect.group)
+            works = [(work, done) for work, done in batch if work is not None]
+            try:
+                if works:
+                    connection = self._commit(connection, [work for work, _ in works], [done for _, done in works])
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
+                for _, done in works:
+                    done.set_exception(error)
+            for work, done in batch:
+                if work is None:
+                    if connection is not None:
+                        connection.close()
+                    done.set_result(None)
+                    return
+
+    def _commit(self, connection: Any, works: list[Callable[[Cursor], Any]], waiting: list["Future[Any]"]) -> Any:
+        """Runs transactions with one commit and tells their futures; gives the connection to go on with."""
+        if connection is None:
+            connection = self._open()
+        try:
+            results = self._transact(connection, works)
+        except Exception as error:
+            if not self._dialect.lost(error):
+                raise
+            connection.close()
+            connection = self._open()
+            results = self._transact(connection, works)
+        for done, result in zip(waiting, results, strict=True):
+            if isinstance(result, _Failure):
+                done.set_exception(result.error)
+            else:
+                done.set_result(result)
+        return connection
+
+    def _transact(self, connection: Any, works: list[Callable[[Cursor], Any]]) -> list[Any]:
+        cursor = Cursor(connection, self._dialect)
+        connection.execute(self._dialect.begin)
+        try:
+            results = [self._one(cursor, connection, work) for work in works]
+            connection.execute("COMMIT")
+        except BaseException:
+            self._rollback(connection)
+            raise
+        return results
+
+    def _one(self, cursor: Cursor, connection: Any, work: Callable[[Cursor], Any]) -> Any:
+        """One transaction within a commit that several share: its own failure undoes only itself."""
+        connection.execute("SAVEPOINT turngraph")
+        try:
+            result = work(cursor)
+        except Exception as error:
+            if self._dialect.lost(error):
+                raise
+            connection.execute("ROLLBACK TO SAVEPOINT turngraph")
+            result = _Failure(error)
+        connection.execute("RELEASE SAVEPOINT turngraph")
+        return result
+
+    @staticmethod
+    def _rollback(connection: Any) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except Exception:  # noqa: BLE001 - the connection is gone, and the transaction with it
+            return
+
+    def _open(self) -> Any:
+        connection = self._connect()
+        try:
+            [failed] = self._transact(connection, [self._create])
+            if isinstance(failed, _Failure):
+                raise failed.error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self, cursor: Cursor) -> None:
+        cursor.run(self._dialect.lock_schema)
+        for statement in _TABLES:
+            cursor.run(statement.format(serial=self._dialect.serial, real=self._dialect.real))
+        found = cursor.one("SELECT max(version) FROM turngraph_schema")
+        version = found[0] if found else None
+        if version is None:
+            cursor.run("INSERT INTO turngraph_schema (version) VALUES (?)", (SCHEMA_VERSION,))
+        elif version > SCHEMA_VERSION:
+            raise JournalError(
+                f"The journal in this database has version {version}; this turngraph knows {SCHEMA_VERSION}. "
+                "Update turngraph."
+            )
+
+
+def sqlite_worker(path: str) -> SqlWorker:
+    """A worker on a SQLite file (or `:memory:`), with write-ahead logging as the checkpointer uses it."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        # Fails while another connection holds the file; the mode that it has then works as well.
+        with contextlib.suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode=WAL")
+        return connection
+
+    return SqlWorker(connect, SQLITE)
+
+
+def postgres_worker(conninfo: str) -> SqlWorker:
+    """A worker on a Postgres database. Raises JournalError, at the first use, where psycopg is not installed."""
+
+    def connect() -> Any:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise JournalError('The Postgres journal needs psycopg: pip install "turngraph[postgres]".') from error
+        # Statements are not prepared on the server: a connection pooler may hand each to another session.
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+
+    return SqlWorker(connect, POSTGRES)

@@ -8,11 +8,14 @@ from turngraph.context.tokens import count_text
 SMALLEST = 200
 """No text is shortened below this many tokens: mark, head and tail need room."""
 
+LEAST_STRING = 60
+"""Strings inside arguments are shortened only beyond this many tokens, and never below it."""
+
 _HEAD_SHARE = 2 / 3
 
 
 def shorten_text(text: str, tokens: int, call_id: str | None = None) -> str:
-    """The text in at most `tokens` tokens (at least 60); itself where it fits. `call_id` names the readable original."""
+    """The text in at most `tokens` (60 or more) tokens; itself where it fits. `call_id` names the readable original."""
     total = count_text(text)
     if total <= tokens:
         return text
@@ -28,25 +31,26 @@ def shorten_text(text: str, tokens: int, call_id: str | None = None) -> str:
 
 
 def shorten_args(args: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """Arguments of a call whose long strings are shortened so that all strings together take about `tokens` tokens."""
-    total = sum(count_text(leaf) for leaf in _strings(args))
+    """Arguments of a call whose long strings take about `tokens` tokens together; keys and short strings stay."""
+    total = strings_tokens(args)
     if total <= tokens:
         return args
     share = tokens / total
     return {key: _shorten_value(value, share) for key, value in args.items()}
 
 
-def _strings(value: Any) -> list[str]:
+def strings_tokens(value: Any) -> int:
+    """Tokens of the strings in a JSON value that are long enough to be shortened."""
     if isinstance(value, str):
-        return [value]
+        return count if (count := count_text(value)) > LEAST_STRING else 0
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [leaf for each in inner for leaf in _strings(each)]
+    return sum(strings_tokens(each) for each in inner)
 
 
 def _shorten_value(value: Any, share: float) -> Any:
     if isinstance(value, str):
         count = count_text(value)
-        return value if count <= 60 else shorten_text(value, max(60, int(count * share)))
+        return value if count <= LEAST_STRING else shorten_text(value, max(LEAST_STRING, int(count * share)))
     if isinstance(value, dict):
         return {key: _shorten_value(each, share) for key, each in value.items()}
     if isinstance(value, list):

@@ -21,7 +21,7 @@ from turngraph.state.anchors import Anchor
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message and the key that reports name it by; `index` is its place on the tape, -1 for one that repair made."""
+    """A message and the key that reports name it by; `index` is its place on the tape, -1 for one that repair made."""
 
     key: str
     index: int
@@ -63,7 +63,9 @@ class Tape:
 
 def is_answer(message: BaseMessage) -> bool:
     """Whether a tool message holds what a person answered; such text is never shortened or folded."""
-    return isinstance(message, ToolMessage) and (message.name == "ask_user" or marks_of(message).get("role") == "answer")
+    if not isinstance(message, ToolMessage):
+        return False
+    return message.name == "ask_user" or marks_of(message).get("role") == "answer"
 
 
 def read_tape(messages: Sequence[BaseMessage], anchors: Iterable[Anchor]) -> Tape:

@@ -8,7 +8,7 @@ SUMMARY_LABEL = (
 )
 CHECKPOINT_LABEL = (
     "[Context checkpoint]\n"
-    "The work of this turn up to here was folded into the text below. It records what was done; it is not a new request."
+    "The work of this turn up to here is folded into this text. It records what was done and is not a new request."
 )
 NOTE_LABEL = "[Instruction from the system that runs this turn, not from the user]"
 SEED_LABEL = "[Context gathered for this message]"

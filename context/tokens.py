@@ -108,9 +108,7 @@ def count_text(text: str) -> int:
     return _counts.of(text) if text else 0
 
 
-def count_tokens(
-    messages: Sequence[BaseMessage], tools: Sequence[ToolLike] = (), model: str | None = None
-) -> int:
+def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[ToolLike] = (), model: str | None = None) -> int:
     """Tokens that a request with these messages and tool schemas takes.
 
     Messages are counted as they are given: text, tool calls, reasoning that is still with its message, a flat cost

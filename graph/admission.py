@@ -56,7 +56,7 @@ def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | Non
 
 
 def _with_ids(input: dict[str, Any]) -> dict[str, Any]:
-    """The input with every message converted and given a random id where it has none; the caller's own are not touched."""
+    """The input with every message converted, with a random id where it has none; the caller's own are not touched."""
     items = input["messages"] if isinstance(input["messages"], list) else [input["messages"]]
     messages: list[BaseMessage] = []
     for item in items:
@@ -97,7 +97,8 @@ def _by_interrupt(value: Any, pending: list[Interrupt]) -> dict[str, Any]:
         return value
     if len(pending) > 1:
         raise ResumeError(
-            f"{len(pending)} pauses wait: answer by id, Command(resume={{id: answer}}). Pending: {', '.join(sorted(ids))}."
+            f"{len(pending)} pauses wait: answer by id, "
+            f"Command(resume={{id: answer}}). Pending: {', '.join(sorted(ids))}."
         )
     return {pending[0].id: value}
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from turngraph.graph.shell import TurnGraph
@@ -15,7 +16,7 @@ def as_tool(graph: TurnGraph, *, name: str | None = None, description: str) -> B
     """
 
     async def ask(question: str) -> str:
-        result: dict[str, Any] = await graph.ainvoke({"messages": [("user", question)]})
+        result: dict[str, Any] = await graph.ainvoke({"messages": [HumanMessage(question)]})
         return str(result.get("answer", ""))
 
     return StructuredTool.from_function(coroutine=ask, name=name or graph.get_name(), description=description)

@@ -41,7 +41,7 @@ def revoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
 
 
 def list_grants(graph: TurnGraph, thread_id: str) -> list[dict[str, Any]]:
-    """The standing grants of a thread that are in force: id, tool, scope, and for scope `call` the arguments' digest."""
+    """The standing grants of a thread: id, tool, scope, and for scope `call` the digest of tool and arguments."""
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     return [grant for grant in graph.get_state(config).values.get("grants", []) if not grant.get("revoked")]
 

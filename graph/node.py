@@ -1,7 +1,7 @@
 """A node of the drawing: one async function that LangGraph may call sync or async, with its visit opened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -10,14 +10,14 @@ from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts, Visit, open_visit
 from turngraph.state.channels import TurnState, Update
 
-NodeFunction = Callable[[TurnState, Visit], Awaitable[Update]]
+NodeFunction = Callable[[TurnState, Visit], Coroutine[Any, Any, Update]]
 
 
 class TurnNode(Runnable[TurnState, Update]):
     """Runs `function(state, visit)`. A `cuttable` one is cancelled with its run and returns what it has."""
 
     def __init__(self, parts: TurnParts, function: NodeFunction, *, cuttable: bool = False) -> None:
-        self.name = function.__name__  # type: ignore[attr-defined]
+        self.name = function.__name__
         self._parts = parts
         self._function = function
         self._cuttable = cuttable
@@ -30,9 +30,10 @@ class TurnNode(Runnable[TurnState, Update]):
 
     async def _run(self, state: TurnState) -> Update:
         visit = open_visit(self._parts, state)
+        visit.scope.visits += 1
         if not self._cuttable:
             return await self._function(state, visit)
-        task: asyncio.Task[Any] = asyncio.ensure_future(self._function(state, visit))  # type: ignore[arg-type]
+        task: asyncio.Task[Update] = asyncio.create_task(self._function(state, visit))
         visit.scope.enter(task)
         try:
             return await task

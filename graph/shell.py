@@ -1,4 +1,4 @@
-"""The compiled turn graph: what happens around LangGraph's loop. Admission before it, an orderly stop after a cancel."""
+"""The compiled turn graph: what happens around LangGraph's loop: admission before, an orderly stop after a cancel."""
 
 import asyncio
 import queue
@@ -40,7 +40,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         super().__init__(**kwargs)
         self.parts = parts
 
-    def stream(  # type: ignore[override]
+    def stream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> Iterator[Any]:
         """As LangGraph's `stream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
@@ -52,7 +52,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
             lambda: super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
         )
 
-    async def astream(  # type: ignore[override]
+    async def astream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """As LangGraph's `astream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
@@ -102,7 +102,7 @@ def _drain(start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
 
 
 async def _adrain(stream: AsyncIterator[Any]) -> Any:
-    """Runs an async stream in a task of its own, so that a cancelled caller stops its nodes and lets the turn be closed."""
+    """Runs an async stream in a task of its own, so that a cancel stops its nodes and lets the turn be closed."""
     items: asyncio.Queue[Any] = asyncio.Queue()
     scope_of: list[RunScope] = []
 

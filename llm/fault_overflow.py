@@ -132,4 +132,6 @@ def says_overflow(text: str, raw: str) -> bool:
         return False
     if _CERTAIN.search(text):
         return True
-    return bool(_SENSES.search(text) and re.search(_MEASURED, text) and not _OTHER_FIELD.search(text))
+    if _OTHER_FIELD.search(text) and "context" not in text:
+        return False
+    return bool(_SENSES.search(text) and re.search(_MEASURED, text))

@@ -82,7 +82,10 @@ def clean_text(text: str) -> str:
 
 def is_sealed(blocks: Iterable[Any]) -> bool:
     """True where a block holds something that its provider signed or encrypted."""
-    return any(isinstance(block, Mapping) and _SEALED & block.keys() for block in blocks)
+    return any(
+        isinstance(block, Mapping) and (_SEALED & block.keys() or (block.get("type") == "reasoning" and block.get("id")))
+        for block in blocks
+    )
 
 
 def without_calls(blocks: Any) -> list[Any]:

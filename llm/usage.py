@@ -63,7 +63,7 @@ class UsageMeter:
         taken, made, estimated = self._both(estimate)
         reasoning = self._most.get("reasoning")
         total = self._most.get("total", 0)
-        if total > taken + made and not estimated:
+        if total > taken + made:
             made = total - taken
         elif reasoning is not None and reasoning > made:
             made += reasoning

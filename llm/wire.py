@@ -191,10 +191,15 @@ def _content_of(said: Mapping[str, Any]) -> str | list[Any]:
     """The content as text or blocks; a refusal is what the model says instead."""
     content = said.get("content")
     if isinstance(content, list):
-        return [each for each in content if isinstance(each, str | dict)]
+        return [each for each in content if isinstance(each, str) or _is_block(each)]
     text = content if isinstance(content, str) else ""
     refusal = said.get("refusal")
     return clean_text(text or (refusal if isinstance(refusal, str) else ""))
+
+
+def _is_block(value: Any) -> bool:
+    """False for what LangChain cannot take as a content block: its text has to be text."""
+    return isinstance(value, dict) and isinstance(value.get("text", ""), str)
 
 
 def _chunk_of(said: Mapping[str, Any]) -> AIMessageChunk:

@@ -16,7 +16,7 @@ from turngraph.tools.skills import skills_block
 
 @dataclass(frozen=True)
 class Belt:
-    """`offered` is bound to the model; `known` may be executed; `deferred` must be loaded first; `blocks` join the prompt."""
+    """`offered` is bound to the model; `known` may run; `deferred` must be loaded first; `blocks` join the prompt."""
 
     offered: tuple[BaseTool | dict[str, Any], ...]
     known: Mapping[str, BaseTool]
@@ -46,7 +46,7 @@ def belt_of(visit: Visit, state: TurnState) -> Belt:
     if visit.parts.skills:
         known["activate_skill"] = activate_skill_tool(visit.parts.skills)
         known["read_skill_file"] = read_skill_file_tool(visit.parts.skills)
-    if offers_originals(visit, state):
+    if offers_originals(state):
         known["read_tool_result"] = read_tool_result_tool()
     blocks = [capability.prompt for capability in visit.parts.capabilities if capability.prompt]
     if visit.parts.skills:
@@ -57,7 +57,7 @@ def belt_of(visit: Visit, state: TurnState) -> Belt:
     return Belt((*known.values(), *provider), known, deferred, tuple(blocks))
 
 
-def offers_originals(visit: Visit, state: TurnState) -> bool:
+def offers_originals(state: TurnState) -> bool:
     """`read_tool_result` is offered from the first result on that was cut or folded on this thread."""
     return bool(state.get("originals")) or any(
         anchor["kind"] in ("fold", "shorten") for anchor in state.get("anchors", [])

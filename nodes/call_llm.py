@@ -3,17 +3,18 @@
 from typing import Any, cast
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, messages_from_dict
 
 from turngraph.context.report import strip_for_receipt
 from turngraph.context.turns import last_visible_text
 from turngraph.llm.call import RoundResult
 from turngraph.nodes import texts
-from turngraph.nodes.belt import belt_of
-from turngraph.nodes.closing import gathered
+from turngraph.nodes.belt import Belt, belt_of
+from turngraph.nodes.closing import finishing_text, gathered
 from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
+from turngraph.nodes.structured import structured_value
 from turngraph.state.anchors import NoteAnchor
 from turngraph.state.calls import Marks
 from turngraph.state.channels import Progress, TurnState, Update
@@ -28,6 +29,8 @@ async def call_llm(state: TurnState, visit: Visit) -> Update:
 
     Raises ProviderError when the first round fails and nothing was gathered; the thread stays valid.
     """
+    if (lost := await _lost_batch(state, visit)) is not None:
+        return lost
     emit = visit.emit(visit.shown + 1)
     emit("round_started")
     belt = belt_of(visit, state)
@@ -35,11 +38,28 @@ async def call_llm(state: TurnState, visit: Visit) -> Update:
     outcome = await call_model(visit, tape, CallPlan(belt, seconds=visit.time_left()), emit)
     match outcome:
         case Answered():
-            return _answered(state, visit, outcome)
+            return await _answered(state, visit, outcome, tape, belt)
         case Stopped():
             return _stopped(visit, outcome)
         case Failed():
             return await _failed(state, visit, outcome)
+
+
+async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
+    """The round whose tools were started before a crash, where the crash came before LangGraph had saved it.
+
+    Its calls are then settled or reported from the journal; a new model call would ask for the same effects again.
+    """
+    if visit.scope.visits > 1 or not visit.can_pause:
+        return None
+    for record in await visit.journal.open_turns(visit.thread):
+        if record["turn_id"] != visit.turn_id or "batch" not in record:
+            continue
+        message = messages_from_dict([record["batch"]])[0]
+        if all(known.id != message.id for known in state["messages"]):
+            again = {"rounds": visit.progress["rounds"] + 1, "shown": visit.shown + 1, "next": "tools"}
+            return {"messages": [message], "progress": {**visit.progress, **again}}
+    return None
 
 
 def mark(message: AIMessage, visit: Visit, number: int, role: str, result: RoundResult | None = None) -> AIMessage:
@@ -77,7 +97,7 @@ def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any
     return cast(Progress, progress)
 
 
-def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
+async def _answered(state: TurnState, visit: Visit, outcome: Answered, tape: Tape, belt: Belt) -> Update:
     """Decides what the round was and what follows from it."""
     result, number = outcome.result, visit.shown + 1
     facts = RoundFacts(
@@ -90,7 +110,10 @@ def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
     decision = decide_round(facts, visit.progress, visit.settings)
     role: CallRole = "narration" if facts.calls else "finish"
     visit.emit(number)("round_finished", call_role=role, finish_reason=result.finish, usage=dict(result.usage))
-    changes: dict[str, Any] = {"rounds": visit.progress["rounds"] + 1, "context": strip_for_receipt(outcome.seen.report)}
+    changes: dict[str, Any] = {
+        "rounds": visit.progress["rounds"] + 1,
+        "context": strip_for_receipt(outcome.seen.report),
+    }
     if (calibration := _calibration(visit, outcome)) is not None:
         changes["calibration"] = calibration
     anchors: list[Any] = list(outcome.anchors)
@@ -100,8 +123,11 @@ def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
             changes |= {"next": "tools", "cut_batches": visit.progress.get("cut_batches", 0) + int(cut)}
         case AskAgain(why=why):
             stored = "empty" if why == "empty" else "part"
-            counter = "nudges" if why == "empty" else "continuations"
-            changes |= {counter: visit.progress.get(counter, 0) + 1, "next": "again"}
+            changes["next"] = "again"
+            if why == "empty":
+                changes["nudges"] = visit.progress.get("nudges", 0) + 1
+            else:
+                changes["continuations"] = visit.progress.get("continuations", 0) + 1
             text = texts.NUDGE if why == "empty" else texts.CONTINUE
             anchors.append(note(visit, result.message.id or "", text))
             after = _progress(visit, outcome, **changes)
@@ -117,7 +143,24 @@ def _answered(state: TurnState, visit: Visit, outcome: Answered) -> Update:
             if earlier:
                 changes["final"] = {"kind": "text", "text": earlier}
     message = mark(result.message, visit, number, stored, result)
-    return {"messages": [message], "anchors": anchors, "progress": _progress(visit, outcome, **changes)}
+    update: Update = {"messages": [message], "anchors": anchors}
+    progress = _progress(visit, outcome, **changes)
+    if isinstance(decision, FinishTurn):
+        answer = finishing_text([*state["messages"], message], visit.turn_id)
+        update |= await fill(visit, Tape([*tape.messages, message], tape.anchors), belt, answer, progress)
+    return {**update, "progress": progress}
+
+
+async def fill(visit: Visit, tape: Tape, belt: Belt, answer: str, progress: Progress) -> Update:
+    """The update with the structured value of an answer, where one was asked for; counts its cost in `progress`."""
+    found = await structured_value(visit, tape, belt, answer)
+    if found is None:
+        return {}
+    progress["usage"] = add_usage(progress["usage"], found.usage)
+    progress["seconds"] = visit.seconds()
+    if found.error is not None:
+        progress["structured_error"] = found.error
+    return {"structured": found.value}
 
 
 def _calibration(visit: Visit, outcome: Answered) -> float | None:

@@ -37,9 +37,11 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
         added.append(_answer_message(visit, answer, number))
     elif closed or not _ends_with_answer(tape, visit.turn_id):
         added.append(_answer_message(visit, answer, number))
-    receipt = make_receipt(progress, reason, status_of(reason), visit.seconds())
+    update = _structured(state, visit, answer)
+    receipt = make_receipt(visit.progress, reason, status_of(reason), visit.seconds())
     visit.emit(number)("turn_finished", receipt=receipt)
     return {
+        **update,
         "messages": added,
         "answer": answer,
         "receipt": receipt,
@@ -60,6 +62,17 @@ def _answer(tape: list[AnyMessage], progress: Progress, reason: StopReason) -> t
     if streamed and reason != "terminated":
         return streamed, True
     return final.get("text") or texts.fallback(reason, gathered(tape, turn_id)), False
+
+
+def _structured(state: TurnState, visit: Visit, answer: str) -> Update:
+    """The value of an answer that no round produced, where one was asked for; the reason where it has none."""
+    fmt = visit.parts.response_format
+    if fmt is None or state.get("structured") is not None or "structured_error" in visit.progress:
+        return {}
+    value, error = fmt.read(answer)
+    if error is not None:
+        visit.progress = {**visit.progress, "structured_error": error}
+    return {"structured": value}
 
 
 def _ends_with_answer(tape: list[AnyMessage], turn_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""`fold_checkpoint`: closes the round. Fold, no progress, new input, a tool's own end, budget. Never deletes a message."""
+"""`fold_checkpoint`: closes the round: fold, no progress, new input, a tool's own end, budget. Deletes no message."""
 
 from typing import Any, cast
 from uuid import uuid4
@@ -96,7 +96,13 @@ def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor
     belt = belt_of(visit, state)
     anchors = [*state.get("anchors", []), *new]
     planned = plan_fold(
-        state["messages"], anchors, settings, belt.offered, calibration=visit.progress.get("calibration", 1.0)
+        state["messages"],
+        anchors,
+        settings,
+        belt.offered,
+        blocks=belt.blocks,
+        profile=settings.model_profile,
+        calibration=visit.progress.get("calibration", 1.0),
     )
     if planned is None:
         return []

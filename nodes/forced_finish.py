@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessage
 from turngraph.context.report import strip_for_receipt
 from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
-from turngraph.nodes.call_llm import mark, note
-from turngraph.nodes.closing import close_calls
+from turngraph.nodes.call_llm import fill, mark, note
+from turngraph.nodes.closing import close_calls, finishing_text
 from turngraph.nodes.model_call import Answered, CallOutcome, CallPlan, Failed, Stopped, Tape, call_model
 from turngraph.nodes.parts import Visit
 from turngraph.state.channels import Progress, TurnState, Update
@@ -30,11 +30,10 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
     told = note(visit, messages[-1].id or "", texts.finish_now(reason))
     tape = Tape(messages, [*state.get("anchors", []), told])
     emit("round_started")
-    plan = CallPlan(
-        belt_of(visit, state), tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries)
-    )
+    belt = belt_of(visit, state)
+    plan = CallPlan(belt, tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries))
     outcome = await call_model(visit, tape, plan, emit)
-    message, changes = _read(visit, outcome, number, reason)
+    message, changes = _read(visit, outcome, number)
     role = "finish" if message is not None else "narration"
     finish_reason = outcome.result.finish if isinstance(outcome, Answered) else "error"
     emit("round_finished", call_role=role, finish_reason=finish_reason, usage=dict(outcome.usage))
@@ -48,17 +47,14 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
         "shown": number,
         **changes,
     }
-    return {
-        "messages": [*closed, *([message] if message is not None else [])],
-        "anchors": [told, *outcome.anchors],
-        "progress": cast(Progress, progress),
-        "batch": None,
-    }
+    update: Update = {"anchors": [told, *outcome.anchors], "batch": None}
+    if message is not None:
+        answer = finishing_text([*messages, message], visit.turn_id)
+        update |= await fill(visit, Tape([*messages, message], tape.anchors), belt, answer, cast(Progress, progress))
+    return {**update, "messages": [*closed, *([message] if message is not None else [])], "progress": progress}
 
 
-def _read(
-    visit: Visit, outcome: CallOutcome, number: int, reason: StopReason
-) -> tuple[AIMessage | None, dict[str, Any]]:
+def _read(visit: Visit, outcome: CallOutcome, number: int) -> tuple[AIMessage | None, dict[str, Any]]:
     """The answering message, if the call gave one with visible text, and what changes in the progress."""
     changes: dict[str, Any] = {}
     match outcome:

@@ -20,7 +20,7 @@ from turngraph.tools.run import Interrupted
 
 async def interrupt_node(state: TurnState, visit: Visit) -> Update:
     """Pauses, then records the answers. One that cannot be applied changes nothing: it pauses again and says why."""
-    batch = cast(Batch, state.get("batch") or {})
+    batch: Batch = state.get("batch") or {}
     message = open_message(state["messages"], visit.turn_id)
     if message is None or not batch.get("waiting"):
         return {"progress": {**visit.progress, "next": "fold"}, "batch": None}

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -143,12 +143,12 @@ def turn_anchor(state: TurnState) -> TurnAnchor | None:
     """The anchor of the running (or last) turn."""
     for anchor in reversed(state.get("anchors", [])):
         if anchor["kind"] == "turn":
-            return anchor  # type: ignore[return-value]
+            return cast(TurnAnchor, anchor)
     return None
 
 
 def open_visit(parts: TurnParts, state: TurnState) -> Visit:
-    """Everything a node needs besides the state. Settings are the turn's record; a context given now may only tighten."""
+    """Everything a node needs besides the state. Settings are the turn's record, tightened by a context given now."""
     config = get_config()
     anchor = turn_anchor(state)
     given = given_settings(get_runtime().context)

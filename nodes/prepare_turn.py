@@ -1,4 +1,4 @@
-"""`prepare_turn`: closes what an earlier turn left open, opens this turn's record, resolves what the turn works with."""
+"""`prepare_turn`: closes what an earlier turn left open, opens this turn's record, resolves what it works with."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import InputError
 from turngraph.state.receipt import TurnReceipt, no_usage
 from turngraph.state.settings import TurnSettings
-from turngraph.state.words import STATE_VERSION
+from turngraph.state.words import STATE_VERSION, ToolStatus
 from turngraph.tools.claims import Settled, Started
 from turngraph.tools.texts import UNKNOWN_OUTCOME
 
@@ -159,7 +159,7 @@ async def _close_earlier(state: TurnState, visit: Visit) -> tuple[list[ToolMessa
         batch = state.get("batch") or {}
         settled = await journal_outcomes(visit, turn_id)
         paused = bool(batch.get("waiting")) or bool(batch.get("own"))
-        otherwise = ("cancelled", texts.NOT_ANSWERED if paused else texts.BROKE_OFF)
+        otherwise: tuple[ToolStatus, str] = ("cancelled", texts.NOT_ANSWERED if paused else texts.BROKE_OFF)
         closed = close_calls(state.get("messages", []), turn_id, {**settled, **batch.get("outcomes", {})}, otherwise)
         late.append(late_receipt(progress, records.get(turn_id), paused=paused))
         known.add(turn_id)

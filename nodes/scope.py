@@ -4,6 +4,7 @@ import asyncio
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -15,10 +16,12 @@ class RunScope:
     """
 
     cancelled: bool = False
-    _tasks: dict[asyncio.Task[object], asyncio.AbstractEventLoop] = field(default_factory=dict)
+    visits: int = 0
+    """Nodes entered so far; a run that continues another one enters its first node with 1."""
+    _tasks: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def enter(self, task: asyncio.Task[object]) -> None:
+    def enter(self, task: asyncio.Task[Any]) -> None:
         """Registers the task of a node that can be cut short."""
         with self._lock:
             self._tasks[task] = task.get_loop()
@@ -26,7 +29,7 @@ class RunScope:
         if stop:
             task.cancel()
 
-    def leave(self, task: asyncio.Task[object]) -> None:
+    def leave(self, task: asyncio.Task[Any]) -> None:
         with self._lock:
             self._tasks.pop(task, None)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, message_to_dict
 
 from turngraph.nodes import texts
 from turngraph.nodes.belt import Belt
@@ -41,6 +41,7 @@ class BatchWork:
         self.unknown: dict[str, str] = dict(batch.get("unknown", {}))
         self.counted = 0
         self.errors = 0
+        self._recorded = bool(batch)
         self._emit = visit.emit(visit.shown)
         self._context = tool_context(visit, state, list(belt.known.values()))
 
@@ -78,10 +79,18 @@ class BatchWork:
         plan = self.plan()
         while plan.answers or plan.runs:
             self.take(plan.answers)
+            await self._record(plan)
             jobs = [Job(run.call["id"], self._job(run), run.policy.effect == "write") for run in self._in_order(plan)]
             await run_many(jobs, self.visit.settings.max_parallel_tools)
             plan = self.plan()
         return plan
+
+    async def _record(self, plan: Plan) -> None:
+        """Keeps the batch's message in the journal before its effects: LangGraph may save the step only later."""
+        if not self._recorded and any(run.policy.effect != "read" for run in plan.runs):
+            record = {"batch": message_to_dict(self.message)}
+            await self.visit.journal.update_turn(self.visit.thread, self.visit.turn_id, record)
+            self._recorded = True
 
     def _in_order(self, plan: Plan) -> list[Run]:
         """The runs of a plan in call order, so that calls start in the order in which they were asked for."""
@@ -140,7 +149,7 @@ class BatchWork:
             text = tool_texts.NO_CHECKPOINTER if not self.visit.can_pause else texts.READ_MAY_NOT_ASK
             self._keep(outcome(call, "error", text))
             return
-        before = self.own.get(call["id"], {}).get("resumes", [])
+        before = self.own[call["id"]]["resumes"] if call["id"] in self.own else []
         self.own[call["id"]] = {
             "payload": pause.value,
             "resumes": before[: pause.count],

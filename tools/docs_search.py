@@ -14,9 +14,9 @@ _WORD = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]")
 _COMMON = frozenset(
     re.findall(
         r"\w+",
-        """a about an and are as at be but by can do does for from get give has have how i if in into is it its me my of
-        on or please so tell that the their them there this to turngraph use used was we what when where which who why
-        will with would you your""",
+        """a about an and are as at be but by can could do does for from get give has have how i if in into is it its
+        many may me much my of on or please should so take tell that the their them there this to turn turns
+        turngraph use used was we what when where which who why will with would you your""",
     )
 )
 _HEADING_WEIGHT = 3

@@ -1,10 +1,10 @@
 """What a tool may ask of the turn besides its result, as a typed artifact."""
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from turngraph.state.errors import InputError
+from turngraph.tools.plain import as_json
 
 
 @dataclass(frozen=True)
@@ -59,21 +59,5 @@ def split_artifact(artifact: Any) -> tuple[TurnEffects | None, Any | None]:
     What is not JSON is stored as its description in words: artifacts on the tape are plain JSON.
     """
     if isinstance(artifact, TurnEffects):
-        return artifact, plain_json(artifact.artifact)
-    return None, plain_json(artifact)
-
-
-def plain_json(value: Any) -> Any:
-    """The value as plain JSON; tuples become lists, keys texts, other objects their dump or a short description."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value if type(value) in (type(None), bool, int, float, str) else json.loads(json.dumps(value))
-        case dict():
-            return {str(key): plain_json(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain_json(item) for item in value]
-        case bytes() | bytearray():
-            return f"[{len(value)} bytes]"
-    if hasattr(value, "model_dump"):
-        return plain_json(value.model_dump(mode="json"))
-    return f"[{type(value).__name__} object]"
+        return artifact, as_json(artifact.artifact)
+    return None, as_json(artifact)

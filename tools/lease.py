@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from pathlib import Path
@@ -103,8 +104,8 @@ async def hold_lease(
 ) -> AsyncIterator[str]:
     """Holds the lease of `thread` while the block runs and gives its owner's name; never waits for another runner.
 
-    Raises TurnConflict where another runner holds it. `on_lost` is called, once, if the lease was taken over while
-    the block runs (this process was silent for longer than EXPIRY_SECONDS): start no new effect then.
+    Raises TurnConflict where another runner holds it. `on_lost` is called, once, if the lease was or may have been
+    taken over while the block runs (no heartbeat arrived for EXPIRY_SECONDS): start no new effect then.
     """
     owner = owner or new_owner()
     if not await journal.acquire(thread, owner):
@@ -119,12 +120,14 @@ async def hold_lease(
 
 
 async def _beat(journal: Leases, thread: str, owner: str, on_lost: Callable[[], None] | None) -> None:
+    last = time.monotonic()
     while True:
         await asyncio.sleep(HEARTBEAT_SECONDS)
         try:
             held = await journal.heartbeat(thread, owner)
-        except Exception:  # noqa: BLE001 - a database that is busy for a moment is not a lost lease
-            continue
+            last = time.monotonic()
+        except Exception:  # noqa: BLE001 - a database that is away for a moment is not a lost lease
+            held = time.monotonic() - last <= EXPIRY_SECONDS
         if not held:
             if on_lost is not None:
                 on_lost()

@@ -124,10 +124,11 @@ def as_tool_object(obj: Any) -> BaseTool | dict[str, Any]:
         )
     name, function = _named(obj)
     description = inspect.cleandoc(_docstring(obj)) or name.replace("_", " ")
+    way: dict[str, Any] = {"coroutine" if inspect.iscoroutinefunction(function) else "func": function}
     try:
-        if inspect.iscoroutinefunction(function):
-            return StructuredTool.from_function(coroutine=function, name=name, description=description)
-        return StructuredTool.from_function(func=function, name=name, description=description)
+        tool = StructuredTool.from_function(**way, name=name, description=description)
+        schema_of(tool)
+        return tool
     except Exception as error:  # whatever pydantic makes of the signature, it is the caller's function that is unusable
         raise InputError(f"The arguments of {name!r} cannot be described as a tool schema: {error}") from error
 

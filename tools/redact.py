@@ -30,7 +30,10 @@ _PRIVATE_KEY = re.compile(
     r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?(?:-----END \1PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-_AUTHORIZATION = re.compile(r"\b(Bearer|Basic|Token)(\s+)(?=[^\s]*[0-9=._~+/-])[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_AUTHORIZATION = re.compile(
+    r"\b(Bearer|Basic|(?<=Authorization: )Token)(\s+)(?=\S*(?:[0-9=+]|(?-i:[a-z][A-Z])))[A-Za-z0-9._~+/=-]{8,}",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s:@/]*):[^\s@/]+@", re.IGNORECASE)
 _NAMED = re.compile(
     r"(?P<name>\b[\w-]*(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|password|passwd|token|signature|client_secret)"

@@ -184,8 +184,9 @@ def _read_error(attempt: _Attempt, error: BaseException) -> RawToolResult:
     if (pause := _inside(error, GraphInterrupt)) is not None:
         interrupts = _interrupts_of(pause)
         first = interrupts[0]
+        own = attempt.book.asked > len(attempt.book.resumes)
         schema = first.response_schema if isinstance(first.response_schema, dict) else None
-        return Interrupted(first.value, schema, attempt.resumes, interrupts)
+        return Interrupted(first.value, schema, attempt.resumes, () if own else interrupts)
     if (other := _inside(error, GraphBubbleUp)) is not None:
         raise other
     if isinstance(error, ValidationError) and not attempt.box.entered:

@@ -8,6 +8,9 @@ from typing import Any
 from turngraph.tools.claims import JournalError
 from turngraph.tools.sql_worker import SqlWorker, sqlite_worker
 
+OPEN_SECONDS = 10.0
+"""How long a saver's own event loop may take to open its connection."""
+
 
 def beside_sqlite(saver: Callable[[], Any]) -> SqlWorker:
     """A worker on the file of a SqliteSaver."""
@@ -23,16 +26,31 @@ def beside_sqlite(saver: Callable[[], Any]) -> SqlWorker:
 async def beside_aiosqlite(saver: Callable[[], Any]) -> SqlWorker:
     """A worker on the file of an AsyncSqliteSaver, which opens its connection at its first use."""
     checkpointer = _alive(saver)
+    try:
+        return _on_file(await _databases(checkpointer.conn))
+    except ValueError:  # the connection is not open yet
+        await _set_up(checkpointer)
+        return _on_file(await _databases(checkpointer.conn))
 
-    async def read() -> list[tuple[Any, ...]]:
-        await checkpointer.setup()
-        async with checkpointer.conn.execute("PRAGMA database_list") as cursor:
-            return [tuple(row) for row in await cursor.fetchall()]
 
-    home = checkpointer.loop  # its lock belongs to the loop that it was made on
+async def _databases(connection: Any) -> list[tuple[Any, ...]]:
+    async with connection.execute("PRAGMA database_list") as cursor:
+        return [tuple(row) for row in await cursor.fetchall()]
+
+
+async def _set_up(checkpointer: Any) -> None:
+    """Opens a saver's connection, on the event loop that the saver belongs to: its lock does."""
+    home = checkpointer.loop
     if home is asyncio.get_running_loop() or not home.is_running():
-        return _on_file(await read())
-    return _on_file(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(), home)))
+        await checkpointer.setup()
+        return
+    opening = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(checkpointer.setup(), home))
+    try:
+        await asyncio.wait_for(opening, OPEN_SECONDS)
+    except TimeoutError as error:
+        raise JournalError(
+            "The event loop of the AsyncSqliteSaver is blocked; use SqliteSaver with `invoke`."
+        ) from error
 
 
 def _alive(saver: Callable[[], Any]) -> Any:

@@ -153,6 +153,11 @@ def normalised(
             id="brackets inside strings",
         ),
         pytest.param([(0, "A", "f", '{"a":1}} {"b":2}')], [("A", "f", '{"a":1}} {"b":2}')], id="stray text stays"),
+        pytest.param(
+            [(0, "A", "f", '{"a":1}'), (0, None, None, "}"), (0, None, None, ' {"b":2}')],
+            [("A", "f", '{"a":1}} {"b":2}')],
+            id="stray text in pieces",
+        ),
         pytest.param([(0, "A", "f", ""), (0, None, "g", "")], [("A", "f", None), (None, "g", None)], id="another name"),
     ],
 )

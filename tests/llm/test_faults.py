@@ -112,6 +112,7 @@ OVERFLOW_PARAPHRASES = [
     "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a string "
     "with length 1200000 instead.",
     "The context window of this model is full",
+    "Messages and functions exceed the model's context window",
     "requested tokens (5033) exceed context window of 4096",
     "输入内容超过模型的最大长度限制",
     "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
@@ -217,6 +218,9 @@ LOOK_ALIKES: list[tuple[int | None, str, str]] = [
           "provided 100000.", "invalid_request"),
     (400, "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens for claude-x",
      "invalid_request"),
+    (400, "max_tokens must be less than the model's context length of 8192", "invalid_request"),
+    (400, "max_tokens (9000) exceeds the model's context window of 8192", "invalid_request"),
+    (400, "Tool description exceeds the maximum input length of 1024 for the model", "invalid_request"),
     (400, "`max_tokens` must be greater than `thinking.budget_tokens`", "invalid_request"),
     (400, "Tool 'prompt_is_too_long' not found", "invalid_request"),
     (400, "Unknown tool: context_length_exceeded", "invalid_request"),
@@ -304,6 +308,7 @@ def test_overflow_is_known_by_its_sense(message: str) -> None:
         api_error(400, "Bad.", code="context_length_exceeded", type="invalid_request_error"),
         api_error(400, "Bad.", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096),
         api_error(413, body={"type": "error", "error": {"type": "request_too_large", "message": "Too big."}}),
+        openai.APIError("e", httpx2.Request("POST", "http://x"), body={"type": "request_too_large", "message": "Big."}),
         api_error(400),
         api_error(413),
         Exception("413 status code (no body)"),
@@ -317,7 +322,7 @@ def test_overflow_is_known_by_its_sense(message: str) -> None:
             metadata={"raw": json.dumps({"error": {"message": "prompt is too long: 213462 tokens > 200000 maximum"}})},
         ),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_overflow_is_known_by_its_structure(exc: BaseException) -> None:
     assert classify_provider_error(exc).kind == "overflow"
@@ -416,6 +421,13 @@ def test_a_request_that_the_error_echoes_is_not_read() -> None:
     assert classify_provider_error(api_error(422, body={"detail": [echoed]})).kind == "invalid_request"
     failed = api_error(400, "Failed.", code="tool_use_failed", failed_generation="prompt is too long")
     assert classify_provider_error(failed).kind == "bad_generation"
+    bare = api_error(400, "Failed.", failed_generation="rate limit")
+    assert classify_provider_error(bare).kind == "bad_generation"
+
+
+def test_a_size_code_with_words_of_a_rate_is_a_rate() -> None:
+    exc = api_error(413, "Request too large on tokens per minute (TPM): Limit 6000", code="request_too_large")
+    assert classify_provider_error(exc).kind == "rate_limit"
 
 
 class BotoError(Exception):

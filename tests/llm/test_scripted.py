@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tools import tool
+
 from turngraph.llm.scripted import ScriptedModel, ScriptedReply, ScriptExhaustedError
 
 
@@ -20,7 +21,7 @@ def add(a: int, b: int) -> int:
 
 
 def streamed(model: Any, text: str = "hi") -> AIMessageChunk:
-    total = None
+    total: AIMessageChunk | None = None
     for chunk in model.stream(text):
         total = chunk if total is None else total + chunk
     assert total is not None
@@ -28,7 +29,7 @@ def streamed(model: Any, text: str = "hi") -> AIMessageChunk:
 
 
 async def astreamed(model: Any, text: str = "hi") -> AIMessageChunk:
-    total = None
+    total: AIMessageChunk | None = None
     async for chunk in model.astream(text):
         total = chunk if total is None else total + chunk
     assert total is not None
@@ -96,10 +97,9 @@ async def test_an_async_callable_is_awaited() -> None:
 
 def test_a_fault_comes_after_the_text_and_without_an_end() -> None:
     model = ScriptedModel([ScriptedReply("part of it", fault=ConnectionError("gone"))] * 2)
-    got = []
+    got: list[AIMessageChunk] = []
     with pytest.raises(ConnectionError, match="gone"):
-        for chunk in model.stream("hi"):
-            got.append(chunk)
+        got.extend(each for each in model.stream("hi"))
     assert "".join(each.text for each in got) == "part of it"
     assert not any(each.response_metadata.get("finish_reason") for each in got)
     with pytest.raises(ConnectionError):

@@ -8,14 +8,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from turngraph.llm.call import ModelRequest, stream_round
+from turngraph.llm.clean import clean_model
 from turngraph.llm.loop_clients import LoopClients, clients_of
 from turngraph.llm.wire import TurnChatOpenAI, WireOptions, from_chat_openai
 
-from tests.support.openai_server import Frame, ScriptedServer, call, raw, say, text_frame
+from tests.support.openai_server import Frame, ScriptedServer, call, error, raw, say, text_frame
 
 Start = Callable[..., ScriptedServer]
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
@@ -117,7 +120,7 @@ async def test_usage_is_read_from_any_place(openai_server: Start, frame: Any) ->
         {"choices": [{"index": 0, "delta": None}]},
         {"choices": [{"index": 0, "delta": {"content": None, "tool_calls": [None, 3]}}]},
         {"choices": [{"index": 0, "delta": {"tool_calls": {"a": 1}}}]},
-        {"choices": [{"index": 0, "delta": {"content": [{"type": "text", "text": ""}, 4]}}]},
+        {"choices": [{"index": 0, "delta": {"content": [{"type": "text", "text": ""}, 4, {"text": None}, {"type": "text"}]}}]},
     ],
 )
 async def test_broken_frames_are_passed_over(openai_server: Start, frame: Any) -> None:
@@ -131,8 +134,6 @@ async def test_surrogates_and_nul_never_reach_a_message(openai_server: Start) ->
 
 
 async def test_reasoning_blocks_show_in_content_blocks(openai_server: Start) -> None:
-    from turngraph.llm.clean import clean_model
-
     server = openai_server([say("Yes.", reasoning="since")])
     said = await clean_model(plain(server)).ainvoke("hi")
     assert [each["type"] for each in said.content_blocks] == ["reasoning", "text"]
@@ -165,8 +166,6 @@ class TestUpgrade:
         assert gone() is None
 
     async def test_the_clients_own_retries_are_off(self, openai_server: Start) -> None:
-        from tests.support.openai_server import error
-
         server = openai_server([error(500)] * 4)
         with pytest.raises(openai.InternalServerError):
             await from_chat_openai(plain(server, max_retries=3)).ainvoke("hi")
@@ -346,8 +345,6 @@ class TestResponsesApi:
 
     @staticmethod
     def model(*answers: list[dict[str, Any]]) -> tuple[ChatOpenAI, list[dict[str, Any]]]:
-        import httpx2
-
         asked: list[dict[str, Any]] = []
         left = list(answers)
 
@@ -361,8 +358,6 @@ class TestResponsesApi:
         return made, asked
 
     async def test_round_and_sealed_reasoning_back(self) -> None:
-        from turngraph.llm.call import ModelRequest, stream_round
-
         model, asked = self.model(self.frames("Look.", '{"a": 1}'), self.frames("Done.", None))
         shown: list[tuple[str, str]] = []
         request = ModelRequest([HumanMessage("hi")], tools=[TOOL])
@@ -382,20 +377,16 @@ class TestResponsesApi:
         second = await stream_round(model, ModelRequest(again, tools=[TOOL]), lambda *_: None)
         assert second.message.content == "Done."
         items = [each.get("type", each.get("role")) for each in asked[1]["input"]]
-        assert items == ["user", "reasoning", "message", "function_call", "function_call_output"], asked[1]["input"]
+        assert items == ["message", "reasoning", "message", "function_call", "function_call_output"]
         assert asked[1]["input"][1]["encrypted_content"] == "sealed"
 
     async def test_an_incomplete_response_is_cut(self) -> None:
-        from turngraph.llm.call import ModelRequest, stream_round
-
         model, _ = self.model(self.frames("Half", '{"a": ', status="incomplete"))
         result = await stream_round(model, ModelRequest([HumanMessage("hi")], tools=[TOOL]), lambda *_: None)
         assert (result.finish, result.cut) == ("length", True)
         assert [each["code"] for each in result.problems.values()] == ["cut_off"]
 
     async def test_a_stream_that_breaks_off_is_cut(self) -> None:
-        from turngraph.llm.call import ModelRequest, stream_round
-
         model, _ = self.model(self.frames("Half", None)[:-1])
         result = await stream_round(model, ModelRequest([HumanMessage("hi")], tools=[TOOL]), lambda *_: None)
         assert (result.message.content, result.finish, result.cut) == ("Half", "missing", True)

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import openai
 import pytest
+
 from tests.support.openai_server import (
     Line,
     Rules,
@@ -127,10 +128,9 @@ def test_errors_carry_status_body_and_headers(openai_server: Server) -> None:
 def test_a_broken_stream_gives_its_first_pieces_and_then_fails(openai_server: Server, reset: bool) -> None:
     slow = say("abc", chunks=1).with_(chunk_delay=0.03)
     server = openai_server([broken(slow, after=2, reset=reset)])
-    got = []
+    got: list[str] = []
     with pytest.raises(Exception) as caught:
-        for chunk in ask(server, stream=True):
-            got.append(chunk.choices[0].delta.content)
+        got.extend(each.choices[0].delta.content for each in ask(server, stream=True))
     assert "".join(got) == "ab"
     assert isinstance(caught.value, openai.APIConnectionError) or "http" in type(caught.value).__module__
 

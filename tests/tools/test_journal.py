@@ -24,7 +24,7 @@ from langgraph.store.memory import InMemoryStore
 
 from turngraph.state.calls import CallOutcome
 from turngraph.state.errors import TurnConflict
-from turngraph.tools import claims, journal, lease
+from turngraph.tools import claims, journal, lease, sql_find
 from turngraph.tools.journal import (
     ClaimRequest,
     Fresh,
@@ -341,6 +341,23 @@ async def test_a_lost_lease_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await kept.acquire("t", "two")
         await asyncio.wait_for(lost.wait(), 2)
     assert await kept.heartbeat("t", "two")
+
+
+async def test_a_lease_that_cannot_be_kept_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.1)
+
+    class Away(MemoryJournal):
+        """Its database is away."""
+
+        async def heartbeat(self, thread: str, owner: str) -> bool:
+            raise OSError("away")
+
+    lost = asyncio.Event()
+    async with hold_lease(Away(), "t", on_lost=lost.set):
+        await asyncio.sleep(0.05)
+        assert not lost.is_set()
+        await asyncio.wait_for(lost.wait(), 2)
 
 
 # --- queued input and partial text
@@ -723,6 +740,35 @@ async def test_an_async_saver_is_reached_from_another_event_loop(tmp_path: Path)
     aio = pytest.importorskip("langgraph.checkpoint.sqlite.aio")
     async with aio.AsyncSqliteSaver.from_conn_string(str(tmp_path / "c.db")) as saver:
         await asyncio.to_thread(asyncio.run, _lives_beside(saver, tmp_path / "c.db"))
+    import aiosqlite
+
+    unopened = aiosqlite.connect(str(tmp_path / "unopened.db"))
+    saver = aio.AsyncSqliteSaver(unopened)
+    await asyncio.to_thread(asyncio.run, _lives_beside(saver, tmp_path / "unopened.db"))
+    await unopened.close()
+
+
+async def test_a_blocked_event_loop_of_the_saver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aio = pytest.importorskip("langgraph.checkpoint.sqlite.aio")
+    import aiosqlite
+
+    monkeypatch.setattr(sql_find, "OPEN_SECONDS", 0.1)
+    unopened = aiosqlite.connect(str(tmp_path / "c.db"))
+    saver = aio.AsyncSqliteSaver(unopened)
+    caught: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            asyncio.run(journal_for(saver).lookup("t", "u"))
+        except JournalError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(5)  # on purpose on the event loop
+    assert "blocked" in str(caught[0])
+    await saver.setup()
+    await unopened.close()
 
 
 async def test_sqlite_savers_in_memory_have_separate_journals() -> None:

@@ -738,6 +738,19 @@ async def test_parallel_tools_pause_and_resume_each_on_its_own(sync: bool) -> No
     assert last == {"a": Ok("1: A1, False"), "b": Ok("2: B1, B2"), "c": Ok("3: None, {'k': [1]}")}
 
 
+async def test_pauses_work_where_langgraphs_interrupt_is_another_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def another() -> None:
+        """Stands for an `interrupt` that a later LangGraph wraps."""
+
+    monkeypatch.setattr("turngraph.tools.inject.interrupt", another)
+    person = Pausing([sync_asker, async_asker], sync=False)
+    calls = [asks("a", "sync_asker", x=1), asks("b", "async_asker", x=2)]
+    for number in range(2):
+        for call_id, result in (await person.round(calls)).items():
+            person.answer(call_id, result, f"{call_id}{number}")
+    assert await person.round(calls) == {"a": Ok("1: a0, a1"), "b": Ok("2: b0, b1")}
+
+
 class Choice(BaseModel):
     """A person's choice."""
 
@@ -932,3 +945,21 @@ async def test_one_hanging_tool_harms_no_sibling() -> None:
     results = await run_many([job(n, each) for n, each in enumerate([hang, *both(quick), hang])], 8)
     assert [type(result).__name__ for result in results.values()].count("Ok") == 2
     assert {each.status for each in results.values() if isinstance(each, Failed)} == {"unknown"}
+
+
+async def test_running_tools_never_blocks_the_event_loop() -> None:
+    blockbuster = pytest.importorskip("blockbuster")
+
+    def blocking() -> str:
+        time.sleep(0.01)
+        return "slept"
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "waited"
+
+    later_tool = StructuredTool.from_function(coroutine=later, name="later", description="d")
+    with blockbuster.blockbuster_ctx():
+        results = await asyncio.gather(run(both(blocking)[0]), run(later_tool), run(both(blocking)[0], timeout=0.001))
+    assert results[:2] == [Ok("slept"), Ok("waited")]
+    assert isinstance(results[2], Failed)

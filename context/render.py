@@ -1,0 +1,255 @@
+"""Lays a tape out as pieces of a request: system, summary, turns, notes, in order, cut as the anchors say."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from turngraph.context import texts
+from turngraph.context.cuts import Cuts, read_cuts
+from turngraph.context.shape import clean, shape_message
+from turngraph.context.shorten import shorten_args, shorten_text
+from turngraph.context.tape import Entry, Tape, Turn, Unit, is_answer
+from turngraph.context.turns import marks_of
+from turngraph.state.anchors import Anchor, FoldAnchor
+from turngraph.state.settings import ModelProfile
+from turngraph.state.words import ExcludedReason
+
+Segment: TypeAlias = Literal["system", "tools", "summary", "history", "turn", "notes"]
+"""The parts of a request that a report counts: `history` is every earlier turn, `turn` the running one."""
+
+Role: TypeAlias = Literal["system", "summary", "user", "assistant", "result", "answer", "note", "block", "filler"]
+
+SYSTEM_ID = "turngraph-system"
+FOLDED_START = 80
+"""Characters of a folded result that its placeholder shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of the request. `keys` are the stored messages that it shows, `turn` their turn (-1: none)."""
+
+    message: BaseMessage
+    segment: Segment
+    role: Role
+    keys: tuple[str, ...] = ()
+    turn: int = -1
+    newest: bool = False
+    """It belongs to the newest batch of the running turn."""
+    part: bool = False
+    """It is a part of a continued answer: what follows it joins without a separator."""
+
+
+@dataclass(slots=True)
+class Layout:
+    """The pieces in order, and why each stored message that is not shown as it stands is not."""
+
+    cuts: Cuts
+    pieces: list[Piece] = field(default_factory=list)
+    excluded: dict[str, ExcludedReason] = field(default_factory=dict)
+
+
+def lay_out(tape: Tape, anchors: Sequence[Anchor], system_texts: Iterable[str], profile: ModelProfile) -> Layout:
+    """The request that a tape and its anchors make.
+
+    Law: the keys of the pieces and the excluded keys together are all keys of the tape.
+    """
+    cuts = read_cuts(tape, anchors)
+    layout = Layout(cuts, excluded={entry.key: "empty" for entry in tape.spare})
+    _system(layout, tape, system_texts)
+    if cuts.summary.strip():
+        text = HumanMessage(texts.summary(clean(cuts.summary)), id="turngraph-summary")
+        layout.pieces.append(Piece(text, "summary", "summary"))
+    running = len(tape.turns) - 1
+    for number, turn in enumerate(tape.turns):
+        reason = _left_out(turn, cuts)
+        if reason is not None:
+            layout.excluded |= {entry.key: reason for unit in turn.units for entry in unit.entries if entry.index >= 0}
+        else:
+            _Renderer(layout, cuts, turn, number, number == running, tape, profile).render()
+    return layout
+
+
+def _system(layout: Layout, tape: Tape, system_texts: Iterable[str]) -> None:
+    """The one system message: the given texts, then the system messages of the tape, each text once."""
+    said = [text.strip() for text in system_texts]
+    said += [entry.message.text.strip() for entry in tape.systems]
+    joined = "\n\n".join(dict.fromkeys(clean(text) for text in said if text))
+    keys = tuple(entry.key for entry in tape.systems)
+    if joined:
+        layout.pieces.append(Piece(SystemMessage(joined, id=SYSTEM_ID), "system", "system", keys))
+    else:
+        layout.excluded |= dict.fromkeys(keys, "empty")
+
+
+def _left_out(turn: Turn, cuts: Cuts) -> ExcludedReason | None:
+    if turn.span.start < cuts.summarized_before:
+        return "summarized"
+    return "out_of_budget" if turn.span.start < cuts.dropped_before else None
+
+
+@dataclass(slots=True)
+class _Renderer:
+    """Renders one turn into a layout."""
+
+    layout: Layout
+    cuts: Cuts
+    turn: Turn
+    number: int
+    running: bool
+    tape: Tape
+    profile: ModelProfile
+
+    def render(self) -> None:
+        """Adds the turn's pieces: units in order, folded ones replaced, checkpoint blocks and notes at their place."""
+        units = self.turn.units
+        folds = sorted(self._folds(), key=lambda fold: fold[0])
+        through = max((at for at, _ in folds), default=-1)
+        notes = self._notes()
+        newest = max((at for at, unit in enumerate(units) if unit.results), default=-1) if self.running else -1
+        seeded = self._seeded()
+        calls: list[tuple[str, str]] = []
+        for at in range(-1, len(units)):
+            if at >= 0:
+                if at <= through:
+                    calls += self._fold(units[at], seeded)
+                else:
+                    self._show(units[at], seeded, newest=at == newest)
+            for _, anchor in (fold for fold in folds if fold[0] == at):
+                text = texts.checkpoint(clean(anchor.get("text", "")), calls)
+                self._add(HumanMessage(text, id=anchor["id"]), "block")
+                calls = []
+            for message in notes.get(at, ()):
+                self.layout.pieces.append(Piece(message, "notes", "note", turn=self.number))
+
+    def _folds(self) -> Iterator[tuple[int, FoldAnchor]]:
+        """Each checkpoint with the number of the last unit that it folds; -1 where nothing stands before it.
+
+        A checkpoint never folds the batch that made it, nor half of a unit.
+        """
+        units = self.turn.units
+        for anchor in self.cuts.checkpoints.get(self.number, ()):
+            last = self._unit_of(anchor.get("through_message_id", ""))
+            call_id = anchor.get("call_id")
+            for at, unit in enumerate(units):
+                message = unit.head.message
+                if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
+                    last = at - 1 if last is None else min(last, at - 1)
+                    break
+            if last is not None:
+                yield last, anchor
+
+    def _unit_of(self, key: str) -> int | None:
+        for at, unit in enumerate(self.turn.units):
+            if any(entry.key == key for entry in unit.entries):
+                return at
+        return None
+
+    def _notes(self) -> dict[int, list[HumanMessage]]:
+        """Notes by the number of the unit after which they stand: the one with their message, or the last before it."""
+        placed: dict[int, list[HumanMessage]] = {}
+        if not self.running:
+            return placed
+        units = self.turn.units
+        for anchor in self.cuts.notes:
+            at = self.tape.place.get(anchor["after_message_id"], len(self.tape.keys))
+            after = max((n for n, unit in enumerate(units) if unit.head.index <= at), default=-1)
+            message = HumanMessage(texts.note(clean(anchor["text"])), id=anchor["id"])
+            placed.setdefault(after, []).append(message)
+        return placed
+
+    def _seeded(self) -> str | None:
+        """The key of the message that carries the turn's seed: its first message, or its first human one."""
+        anchor = self.turn.span.anchor
+        if anchor is None or not anchor.get("seed", "").strip():
+            return None
+        human = [unit.head.key for unit in self.turn.units if isinstance(unit.head.message, HumanMessage)]
+        first = anchor.get("first_message_id", "")
+        return first if first in human else next(iter(human), None)
+
+    def _fold(self, unit: Unit, seeded: str | None) -> list[tuple[str, str]]:
+        """A unit before a checkpoint: what the user said stays, results become placeholders, the rest leaves.
+
+        Returns name and call id of each result that left.
+        """
+        head = unit.head.message
+        if isinstance(head, HumanMessage):
+            self._show(unit, seeded)
+            return []
+        if any(is_answer(entry.message) for entry in unit.results):
+            self._show(unit, seeded, placeholders=True)
+            return []
+        self.layout.excluded |= {entry.key: "folded" for entry in unit.entries if entry.index >= 0}
+        return [
+            (entry.message.name or "tool", entry.message.tool_call_id)
+            for entry in unit.results
+            if entry.index >= 0 and isinstance(entry.message, ToolMessage)
+        ]
+
+    def _show(self, unit: Unit, seeded: str | None, *, placeholders: bool = False, newest: bool = False) -> None:
+        """A unit that is sent."""
+        head = unit.head
+        shaped = shape_message(head.message, self.profile)
+        if shaped is None:
+            self.layout.excluded[head.key] = "empty"
+            return
+        shaped = self._shortened(head, shaped)
+        if head.key == seeded and self.turn.span.anchor is not None:
+            shaped = _with_seed(shaped, self.turn.span.anchor["seed"])
+        role: Role = "user" if isinstance(shaped, HumanMessage) else "assistant"
+        self._add(shaped, role, (head.key,), newest=newest, part=marks_of(head.message).get("role") == "part")
+        for entry in unit.results:
+            answer = is_answer(entry.message)
+            shown = shape_message(entry.message, self.profile) or entry.message
+            if not answer and (placeholders or entry.key in self.cuts.folded):
+                shown = self._placeholder(entry, shown)
+            elif not answer:
+                shown = self._shortened(entry, shown)
+            keys = (entry.key,) if entry.index >= 0 else ()
+            self._add(shown, "answer" if answer else "result", keys, newest=newest)
+
+    def _placeholder(self, entry: Entry, shown: BaseMessage) -> BaseMessage:
+        """The result as its placeholder, where that is shorter than the result."""
+        assert isinstance(shown, ToolMessage)
+        text = str(shown.text)
+        start = " ".join(text[:FOLDED_START].split())
+        folded = texts.folded(shown.name or "", shown.tool_call_id, len(text), start)
+        if len(folded) >= len(text) and isinstance(shown.content, str):
+            return shown
+        self.layout.excluded[entry.key] = "folded"
+        return shown.model_copy(update={"content": folded})
+
+    def _shortened(self, entry: Entry, shaped: BaseMessage) -> BaseMessage:
+        """The message in the number of tokens that a shorten anchor gives it."""
+        tokens = self.cuts.shortened.get(entry.key)
+        if tokens is None:
+            return shaped
+        call_id = shaped.tool_call_id if isinstance(shaped, ToolMessage) else None
+        update: dict[str, object] = {}
+        if isinstance(shaped.content, str):
+            short = shorten_text(shaped.content, tokens, call_id)
+            if short != shaped.content:
+                update["content"] = short
+        if isinstance(shaped, AIMessage) and shaped.tool_calls:
+            calls = [{**call, "args": shorten_args(call["args"], tokens)} for call in shaped.tool_calls]
+            if calls != shaped.tool_calls:
+                update["tool_calls"] = calls
+        if not update:
+            return shaped
+        self.layout.excluded[entry.key] = "shortened"
+        return shaped.model_copy(update=update)
+
+    def _add(
+        self, message: BaseMessage, role: Role, keys: tuple[str, ...] = (), *, newest: bool = False, part: bool = False
+    ) -> None:
+        segment: Segment = "turn" if self.running else "history"
+        self.layout.pieces.append(Piece(message, segment, role, keys, self.number, newest, part))
+
+
+def _with_seed(message: BaseMessage, seed: str) -> BaseMessage:
+    """The user's message with the turn's seed at its end."""
+    text = texts.seed(clean(seed))
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
+    return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})

@@ -94,7 +94,7 @@ def _legs(session: Session, start: Callable[[], Any]) -> int:
                         return answer.code
                     start = _resumed(session, answer)
                 case work.Ended(values=values) if _yielded(values):
-                    start = _taken_up(session)
+                    start = _taken_up(session, values)
                 case work.Ended(values=values):
                     _answer_shown(session, values)
                     return OK
@@ -108,12 +108,12 @@ def _resumed(session: Session, answer: Any) -> Callable[[], Any]:
     return lambda: work.resume_leg(session.database, session.place.thread, answer, session.sink())
 
 
-def _taken_up(session: Session) -> Callable[[], Any]:
+def _taken_up(session: Session, values: Mapping[str, Any]) -> Callable[[], Any]:
     """The next turn, which answers the input that ended this one."""
     from turngraph.cli import work
 
-    thread = session.place.thread
-    return lambda: work.run_leg(session.database, thread, {"messages": []}, None, session.sink())
+    thread, settings = session.place.thread, work.last_settings(values)
+    return lambda: work.run_leg(session.database, thread, {"messages": []}, settings, session.sink())
 
 
 def _yielded(values: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """The async core: opens the database and the graph, runs one leg of a turn, reads and feeds threads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +73,14 @@ async def continue_leg(database: Path, thread: str, sink: Sink) -> LegEnd | None
         if snapshot.next:
             return await _leg(graph, thread, None, None, sink)
         if await graph.parts.journal_of(graph.checkpointer).queued(thread):
-            return await _leg(graph, thread, {"messages": []}, None, sink)
+            return await _leg(graph, thread, {"messages": []}, last_settings(snapshot.values), sink)
         return None
+
+
+def last_settings(values: Mapping[str, Any]) -> TurnSettings | None:
+    """The settings of a thread's last turn, for the turn that answers what was queued during it."""
+    recorded = [anchor["settings"] for anchor in values.get("anchors", []) if anchor["kind"] == "turn"]
+    return TurnSettings.model_validate(recorded[-1]) if recorded else None
 
 
 async def resume_leg(database: Path, thread: str, value: Any, sink: Sink) -> LegEnd:

@@ -54,10 +54,10 @@ def shape_message(message: BaseMessage, profile: ModelProfile) -> BaseMessage | 
             return message
 
 
-def _with(message: _M, update: dict[str, Any]) -> _M:
+def _with(message: _M, update: dict[str, Any], never_sent: frozenset[str] = _NEVER_SENT) -> _M:
     """A copy with what changes, without what is never sent; the message itself where nothing changes."""
     kwargs = message.additional_kwargs
-    dropped = _NEVER_SENT.intersection(kwargs)
+    dropped = never_sent.intersection(kwargs)
     if dropped:
         update["additional_kwargs"] = {key: value for key, value in kwargs.items() if key not in dropped}
     changed = {key: value for key, value in update.items() if getattr(message, key) is not value}
@@ -79,14 +79,22 @@ def _assistant(message: AIMessage, profile: ModelProfile) -> AIMessage | None:
     update: dict[str, Any] = {"content": content}
     if message.invalid_tool_calls:
         update["invalid_tool_calls"] = []
-    calls = [{**call, "args": clean_json(call["args"])} for call in message.tool_calls]
-    if calls != message.tool_calls:
-        update["tool_calls"] = calls
-    shaped = _with(message, update)
-    if profile.reasoning_back is not True and "reasoning_content" in shaped.additional_kwargs:
-        kept = {key: value for key, value in shaped.additional_kwargs.items() if key != "reasoning_content"}
-        shaped = shaped.model_copy(update={"additional_kwargs": kept})
-    return shaped
+    if not all(_sendable(call["args"]) for call in message.tool_calls):
+        update["tool_calls"] = [{**call, "args": clean_json(call["args"])} for call in message.tool_calls]
+    return _with(
+        message, update, _NEVER_SENT if profile.reasoning_back is True else _NEVER_SENT | {"reasoning_content"}
+    )
+
+
+def _sendable(value: Any) -> bool:
+    """Whether a JSON value needs no cleaning."""
+    if isinstance(value, str):
+        return clean(value) is value
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and clean(key) is key and _sendable(each) for key, each in value.items())
+    if isinstance(value, list):
+        return all(_sendable(each) for each in value)
+    return not isinstance(value, tuple) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _blocks(content: str | list[str | dict[Any, Any]]) -> str | list[str | dict[Any, Any]]:

@@ -19,7 +19,7 @@ async def asend_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
     A running turn takes it after its current tool batch, as `TurnSettings.on_pending_input` says.
     """
     queued = _as_message(message)
-    journal = graph.parts.journal_of(graph.checkpointer)
+    journal = graph.parts.journal_of(graph.checkpointer, graph.store)
     await journal.enqueue(thread_id, message_to_dict(queued))
     return queued.id or ""
 

@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration
 from turngraph.llm.calls import CallAssembler, NormalisedCalls, RawCall, normalise_calls
 from turngraph.llm.finish import finish_kind, is_cut
 from turngraph.llm.pieces import is_sealed, joined_details, merge_plain, read_piece, without_calls
-from turngraph.llm.text_tools import RawTextCall, TextCallParser
+from turngraph.llm.text_tools import Piece, RawTextCall, TextCallParser
 from turngraph.llm.think import InlineThinkFilter
 from turngraph.llm.usage import UsageMeter
 from turngraph.state.calls import CallProblem
@@ -41,6 +41,7 @@ class Reading:
 
     `opens_think`: the text starts inside a thinking block. `openai_wire`: a whole response names its finish reason.
     `drop_calls`: calls were not allowed, so none is kept, and their markup is no text. `provider`: who wrote it.
+    `schemas`: the parameters of tools by name, which tell numbers from text in markup.
     """
 
     offered: frozenset[str] = frozenset()
@@ -50,6 +51,7 @@ class Reading:
     drop_calls: bool = False
     taken_ids: frozenset[str] = frozenset()
     provider: str = ""
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     new_id: Callable[[], str] = field(default=_new_id, compare=False)
 
 
@@ -76,7 +78,7 @@ class ResponseAssembler:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._think = InlineThinkFilter(opened=reading.opens_think)
-        self._markup = _markup_parser(reading)
+        self._markup = _markup_parsers(reading)
         self._calls = CallAssembler()
         self._whole_calls: list[RawCall] = []
         self._text_calls: list[RawTextCall] = []
@@ -140,27 +142,27 @@ class ResponseAssembler:
             return []
         self._ended = True
         deltas = self._split(self._think.flush())
-        if self._markup is not None:
-            deltas.extend(self._read_markup(self._markup.flush()))
+        for at, parser in enumerate(self._markup):
+            deltas.extend(self._read_markup(parser.flush(), at + 1))
         return self._keep(deltas)
 
     def _split(self, pairs: Sequence[Delta]) -> list[Delta]:
         """Calls are looked for in what is left once reasoning is split away."""
         deltas: list[Delta] = []
         for kind, text in pairs:
-            if kind == "thinking" or self._markup is None:
-                deltas.append((kind, text))
-            else:
-                deltas.extend(self._read_markup(self._markup.feed(text)))
+            deltas.extend([(kind, text)] if kind == "thinking" else self._read_markup([("content", text)], 0))
         return deltas
 
-    def _read_markup(self, found: Sequence[Any]) -> list[Delta]:
+    def _read_markup(self, found: Sequence[Piece], parser: int) -> list[Delta]:
+        """What is left of the text once the parsers from that one on have taken their calls out."""
         deltas: list[Delta] = []
-        for kind, value in found:
-            if kind == "call":
-                self._text_calls.append(value)
+        for piece in found:
+            if piece[0] == "call":
+                self._text_calls.append(piece[1])
+            elif parser == len(self._markup):
+                deltas.append(piece)
             else:
-                deltas.append(("content", value))
+                deltas.extend(self._read_markup(self._markup[parser].feed(piece[1]), parser + 1))
         return deltas
 
     def _keep(self, deltas: list[Delta]) -> list[Delta]:
@@ -270,10 +272,13 @@ _LEFT_OUT = frozenset(
 )
 
 
-def _markup_parser(reading: Reading) -> TextCallParser | None:
+def _markup_parsers(reading: Reading) -> list[TextCallParser]:
+    """Where no call is allowed, the markup of tools that do not exist is no answer either."""
     if reading.text_calls == "off" or not reading.offered:
-        return None
-    return TextCallParser(reading.offered, protocol=reading.text_calls == "protocol")
+        return []
+    protocol = reading.text_calls == "protocol"
+    parser = TextCallParser(reading.offered, protocol=protocol, schemas=reading.schemas)
+    return [parser, TextCallParser(None, protocol=protocol)] if reading.drop_calls else [parser]
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -16,7 +16,7 @@ from turngraph.llm.assemble import Assembled, Delta, ResponseAssembler
 from turngraph.llm.clean import CleanChatModel, Tap, clean_model
 from turngraph.llm.faults import classify_provider_error, silent_overflow
 from turngraph.llm.pieces import usage_metadata
-from turngraph.llm.prepare import Prepared, prepare
+from turngraph.llm.prepare import Prepared, ToolsNotBoundError, prepare
 from turngraph.llm.profile import PROFILES, ProfileKey, effective, facts_of, profile_key
 from turngraph.llm.request import Change, ModelRequest, Terms, adapted, first_terms
 from turngraph.state.calls import CallProblem
@@ -279,7 +279,7 @@ def _fault_of(error: Exception) -> ProviderFault:
     match error:
         case IdleStreamError() | EmptyStreamError():
             return ProviderFault("transport")
-        case NotImplementedError():
+        case ToolsNotBoundError():
             return ProviderFault("tools_unsupported")
         case _:
             return classify_provider_error(error)

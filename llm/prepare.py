@@ -6,14 +6,19 @@ from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from turngraph.llm.assemble import Reading, TextCalls
 from turngraph.llm.clean import names_of, provider_of, streams, unbound
 from turngraph.llm.profile import model_name
 from turngraph.llm.request import ModelRequest, Terms, with_fields
-from turngraph.llm.text_tools import render_for_text, tools_prompt
+from turngraph.llm.text_prompt import render_for_text, tools_prompt
 from turngraph.llm.wire import TurnChatOpenAI, WireOptions
 from turngraph.state.settings import ModelProfile
+
+
+class ToolsNotBoundError(Exception):
+    """The model's adapter has no tool calling."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Prepared:
 
 
 def prepare(model: BaseChatModel, request: ModelRequest, terms: Terms, profile: ModelProfile) -> Prepared:
-    """Raises what the model's `bind_tools` raises: NotImplementedError where it takes no tools."""
+    """Raises ToolsNotBoundError where the model takes no tools, else what its `bind_tools` raises."""
     wired = isinstance(model, TurnChatOpenAI)
     name = model_name(model)
     provider = provider_of(model)
@@ -45,6 +50,7 @@ def prepare(model: BaseChatModel, request: ModelRequest, terms: Terms, profile: 
         drop_calls=request.tool_choice == "none",
         taken_ids=request.taken_ids,
         provider=provider,
+        schemas=_schemas(kwargs.get("tools") or request.tools),
     )
     streamed = terms.stream and streams(model, kwargs)
     if not terms.stream:
@@ -70,8 +76,24 @@ def _bound(model: BaseChatModel, request: ModelRequest, terms: Terms) -> tuple[B
             choice = {"tool_choice": _none_for(model)}
     elif request.only_tool is not None and "tool_choice" not in terms.dropped:
         choice = {"tool_choice": request.only_tool}
-    inner, kwargs, _ = unbound(model.bind_tools(list(request.tools), **choice))
+    try:
+        bound = model.bind_tools(list(request.tools), **choice)
+    except NotImplementedError as error:
+        raise ToolsNotBoundError(f"{type(model).__name__} takes no tools") from error
+    inner, kwargs, _ = unbound(bound)
     return inner, kwargs
+
+
+def _schemas(tools: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """The parameters of tools by name, in OpenAI's or Anthropic's format or still to be converted."""
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        made = tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool)
+        described = made.get("function", made)
+        schema = described.get("parameters") or described.get("input_schema")
+        if isinstance(described.get("name"), str) and isinstance(schema, dict):
+            found[described["name"]] = schema
+    return found
 
 
 def _none_for(model: BaseChatModel) -> Any:

@@ -140,7 +140,8 @@ def _adapted(terms: Terms, fault: ProviderFault, request: ModelRequest) -> Chang
         case "reasoning_content":
             return Change(replace(terms, reasoning_back=False), "reasoning_back", False)
         case "reasoning_content_required":
-            return Change(replace(terms, reasoning_back=True), "reasoning_back", True)
+            reshape = request.reshape is not None
+            return Change(replace(terms, reasoning_back=True), "reasoning_back", True, reshape=reshape)
         case name if name in _MAX_TOKENS:
             return _other_name(terms)
         case name if name in _SHAPES:

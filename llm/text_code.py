@@ -12,13 +12,13 @@ _FENCE_MARKS = " \t>"
 _PREFIX = re.compile(rf"[{re.escape(_MARKS)}]*")
 _FENCE_PREFIX = re.compile(rf"[{_FENCE_MARKS}]*")
 _RUN = re.compile(r"`+|~+")
-_RUN_OR_LINE_END = re.compile(r"`+|\n")
+_RUN_OR_LINE_END = re.compile(r"`+|\n+")
 _QUOTES = re.compile(r'["“”\n]')
 
 
 @lru_cache(maxsize=16)
 def _search(marker: str) -> re.Pattern[str]:
-    return re.compile(rf"(?P<marker>{marker})|`+|\n")
+    return re.compile(rf"(?P<marker>{marker})|`+|\n+")
 
 
 class CodeTracker:
@@ -145,7 +145,7 @@ class CodeTracker:
         found = _RUN_OR_LINE_END.search(text, at)
         if found is None:
             return len(text)
-        if found.group() != "\n":
+        if text[found.start()] != "\n":
             return self._begin_run(text, found.start())
         if self._may_be_fence:
             self._fence, self._fence_mark = self._span, "`"
@@ -174,7 +174,7 @@ class CodeTracker:
                 return end, True
             self.pass_over(text[end : found.end()])
             return max(found.end(), end + 1), False
-        if found.group() != "\n":
+        if text[end] != "\n":
             return self._begin_run(text, end), False
         self._new_line()
         return found.end(), False

@@ -78,7 +78,8 @@ def _calls_of_draft(draft: Draft, possible: Callable[[str], bool], schemas: Sche
     if draft.name is None:
         return _calls_of_json(draft.payload or "", draft.whole, possible)
     if draft.payload is not None:
-        return [_Call(draft.name, draft.payload, draft.whole)]
+        value = _parsed(draft.payload) if draft.whole else None
+        return [_Call(draft.name, value if isinstance(value, dict) else draft.payload, draft.whole)]
     if not draft.whole:
         return [_Call(draft.name, "", False)]
     properties = schemas.get(draft.name, {}).get("properties")
@@ -99,7 +100,7 @@ def _calls_of_json(payload: str, whole: bool, possible: Callable[[str], bool]) -
 
 
 def _call_of_object(value: Any) -> _Call | None:
-    """`{name, arguments}` under any of their usual keys, inside `function` too, or with the arguments beside the name."""
+    """`{name, arguments}` under their usual keys, inside `function` too, or the arguments beside the name."""
     if not isinstance(value, dict):
         return None
     inner = value.get("function")

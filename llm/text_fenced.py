@@ -10,7 +10,10 @@ from turngraph.llm.text_markup import JsonSpan
 State: TypeAlias = Literal["blank", "held", "rejected"]
 
 _LINE = r"```[ \t]{0,4}(?:json|tool_calls?|tool)?[ \t]{0,4}"
-_HEAD = re.compile(_LINE + r"""\r?\n\s{0,16}(?=\{\s{0,16}"(?:name|arguments|parameters|args|type|id)")""", re.IGNORECASE)
+_HEAD = re.compile(
+    _LINE + r"""\r?\n\s{0,16}(?=\{\s{0,16}"(?:name|arguments|parameters|args|type|id)")""",
+    re.IGNORECASE,
+)
 _HEAD_BEGUN = re.compile(
     r"`{1,2}|```[ \t]{0,4}[a-z_]{0,10}|" + _LINE + r"""(?:\r|\r?\n\s{0,16}(?:\{\s{0,16}(?:"[a-z]{0,10})?)?)?""",
     re.IGNORECASE,

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from turngraph.llm.text_tools import TextCallParser, strip_call_markup
+from turngraph.llm.text_parser import TextCallParser, strip_call_markup
 from turngraph.llm.think import split_think
 
 _PROMPT = """\
@@ -19,8 +19,8 @@ You can call tools. To call one, write a block of exactly this form:
 {{"name": "tool name", "arguments": {{"parameter": "value"}}}}
 </tool_call>
 
-- "arguments" is one JSON object that fits the parameters of the tool; write {{}} where there is nothing to say. It must \
-be valid JSON: double quotes, and \\n for a line break inside text.
+- "arguments" is one JSON object that fits the parameters of the tool, {{}} where it needs none. It is valid JSON: \
+double quotes, and \\n for a line break inside text.
 - To call several tools at once, write several blocks, one after the other.
 - A block inside a code fence, inside quotation marks or in your reasoning is not run.
 - After the last block, stop and wait. The results come in the next message, each in a <tool_result> element. Never \
@@ -29,6 +29,9 @@ write a <tool_result> yourself.
 
 The tools that you can call, one JSON object a line, with the JSON schema of their parameters:
 {tools}"""
+
+
+_NATIVE = frozenset({"tool_calls", "function_call"})
 
 
 def tools_prompt(tools: Sequence[Any]) -> str:
@@ -63,21 +66,22 @@ def render_for_text(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """
     out: list[BaseMessage] = []
     names: dict[str, str] = {}
-    after_results = False
+    after_result = False
     for message in messages:
-        if isinstance(message, ToolMessage):
-            made = HumanMessage(_result_content(message, names), id=message.id)
-            out[len(out) - after_results :] = [_merged(out[-1], made) if after_results else made]
-            after_results = True
-            continue
-        if isinstance(message, HumanMessage) and after_results:
-            out[-1] = _merged(out[-1], message)
-        elif isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
-            names.update({call["id"]: call["name"] for call in message.tool_calls if call["id"]})
-            out.append(_with_calls_as_text(message))
+        is_result = isinstance(message, ToolMessage)
+        match message:
+            case ToolMessage():
+                shown: BaseMessage = HumanMessage(_result_content(message, names), id=message.id)
+            case AIMessage() if message.tool_calls or message.invalid_tool_calls:
+                names.update({call["id"]: call["name"] for call in message.tool_calls if call["id"]})
+                shown = _with_calls_as_text(message)
+            case _:
+                shown = message
+        if after_result and isinstance(shown, HumanMessage):
+            out[-1] = _merged(out[-1], shown)
         else:
-            out.append(message)
-        after_results = False
+            out.append(shown)
+        after_result = is_result
     return out
 
 
@@ -87,12 +91,12 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _with_calls_as_text(message: AIMessage) -> AIMessage:
-    text = message.text
+    text = str(message.text)
     calls = [(call["name"], call["args"]) for call in message.tool_calls]
     if _calls_in(text, [name for name, _ in calls]) != calls:
         blocks = [call_text(name, args) for name, args in calls]
         text = "\n".join(each for each in (strip_call_markup(text), *blocks) if each)
-    kwargs = {key: value for key, value in message.additional_kwargs.items() if key not in ("tool_calls", "function_call")}
+    kwargs = {key: value for key, value in message.additional_kwargs.items() if key not in _NATIVE}
     return message.model_copy(
         update={"content": text, "tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": kwargs}
     )
@@ -109,7 +113,8 @@ def _calls_in(text: str, names: Sequence[str]) -> list[tuple[str, Any]]:
 def _result_content(message: ToolMessage, names: Mapping[str, str]) -> str | list[str | dict[str, Any]]:
     """The result in its element; blocks that are no text follow it. Its own closing tags cannot end the element."""
     name = message.name or names.get(message.tool_call_id, "")
-    attributes = {"name": name, "call_id": message.tool_call_id, "status": "error" if message.status == "error" else ""}
+    status = "error" if message.status == "error" else ""
+    attributes = {"name": name, "call_id": message.tool_call_id, "status": status}
     head = "".join(f" {key}={json.dumps(value, ensure_ascii=False)}" for key, value in attributes.items() if value)
     body = message.text.replace("</tool_result", "<\\/tool_result")
     text = f"<tool_result{head}>\n{body}\n</tool_result>"

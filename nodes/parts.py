@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
+from langgraph.store.base import BaseStore
 
 from turngraph.llm.loading import model_window, resolve_model
 from turngraph.llm.structured import OutputFormat
@@ -51,7 +52,7 @@ class TurnParts:
     skills: tuple[Skill, ...]
     fallback_models: tuple[BaseChatModel | str, ...]
     response_format: OutputFormat | None
-    journal_of: Callable[[Any], Journal]
+    journal_of: Callable[[Any, BaseStore | None], Journal]
 
     @property
     def min_rounds(self) -> int:
@@ -151,7 +152,8 @@ def open_visit(parts: TurnParts, state: TurnState) -> Visit:
     """Everything a node needs besides the state. Settings are the turn's record, tightened by a context given now."""
     config = get_config()
     anchor = turn_anchor(state)
-    given = given_settings(get_runtime().context)
+    runtime = get_runtime()
+    given = given_settings(runtime.context)
     recorded = TurnSettings.model_validate(anchor.get("settings", {})) if anchor else TurnSettings()
     checkpointer = config.get("configurable", {}).get("__pregel_checkpointer")
     return Visit(
@@ -161,7 +163,7 @@ def open_visit(parts: TurnParts, state: TurnState) -> Visit:
         anchor=anchor,
         progress=state.get("progress", {}),
         thread=thread_of(config),
-        journal=parts.journal_of(checkpointer),
+        journal=parts.journal_of(checkpointer or None, runtime.store),
         scope=current_scope(),
         can_pause=checkpointer is not None and checkpointer is not False,
     )

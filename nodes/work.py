@@ -33,7 +33,7 @@ class BatchWork:
         self.calls: list[Call] = [
             {"id": c["id"] or "", "name": c["name"], "args": c["args"]} for c in message.tool_calls
         ]
-        self.problems: dict[str, CallProblem] = marks_of(message).get("problems", {})
+        self.problems = _standing(self.calls, marks_of(message).get("problems", {}), belt)
         self.outcomes: dict[str, CallOutcome] = dict(batch.get("outcomes", {}))
         self.decisions: dict[str, Decision] = dict(batch.get("decisions", {}))
         self.own: dict[str, OwnPause] = dict(batch.get("own", {}))
@@ -190,6 +190,16 @@ class BatchWork:
     def grants(self) -> list[Any]:
         """The standing grants that this batch's decisions gave."""
         return grants_of(self.calls, self.decisions, self.visit.turn_id)
+
+
+def _standing(calls: list[Call], problems: dict[str, CallProblem], belt: Belt) -> dict[str, CallProblem]:
+    """The problems that hold here. That a deferred tool was not offered is the plan's to answer: it can be loaded."""
+    deferred = {call["id"] for call in calls if call["name"] in belt.deferred}
+    return {
+        call_id: problem
+        for call_id, problem in problems.items()
+        if problem["code"] != "unknown_tool" or call_id not in deferred
+    }
 
 
 def _noted(note: str, content: Any) -> Any:

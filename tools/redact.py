@@ -18,12 +18,12 @@ _NOT_INSIDE_A_WORD = r"(?<![A-Za-z0-9])"
 _KEY_SHAPES = re.compile(
     _NOT_INSIDE_A_WORD
     + r"(?:"
-    + r"(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]*[A-Z0-9])[A-Za-z0-9_-]{8,}"
+    + r"(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]{0,200}[A-Z0-9])[A-Za-z0-9_-]{8,}"
     + r"|(?:AKIA|ASIA)[A-Z0-9]{12,}"
     + r"|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
     + r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{20,}"
     + r"|gsk_[A-Za-z0-9]{16,}|xai-[A-Za-z0-9]{16,}|lsv2_[A-Za-z0-9_]{16,}|tvly-[A-Za-z0-9-]{16,}"
-    + r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    + r"|eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]*"
     + r")"
 )
 _PRIVATE_KEY = re.compile(
@@ -31,15 +31,18 @@ _PRIVATE_KEY = re.compile(
     re.DOTALL,
 )
 _AUTHORIZATION = re.compile(
-    r"\b(Bearer|Basic|(?<=Authorization: )Token)(\s+)(?=\S*(?:[0-9=+]|(?-i:[a-z][A-Z])))[A-Za-z0-9._~+/=-]{8,}",
+    r"\b(Bearer|Basic|(?<=Authorization: )Token)(\s+)(?=\S{0,200}(?:[0-9=+]|(?-i:[a-z][A-Z])))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s:@/]*):[^\s@/]+@", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://[^\s:@/]{0,200}):[^\s@/]{1,500}@", re.IGNORECASE)
 _NAMED = re.compile(
-    r"(?P<name>\b[\w-]*(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|password|passwd|token|signature|client_secret)"
-    r"[\"']?\s*[=:]\s*[\"']?)(?=[^\s\"'&,;]*\d)(?=[^\s\"'&,;]*[A-Za-z])[^\s\"'&,;\[\]()]{8,}",
+    r"(?P<name>(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|password|passwd|token|signature|client_secret)"
+    r"[\"']?\s*[=:]\s*[\"']?)(?=[^\s\"'&,;]{0,200}\d)(?=[^\s\"'&,;]{0,200}[A-Za-z])[^\s\"'&,;\[\]()]{8,}",
     re.IGNORECASE,
 )
+
+
+# every repetition is bounded where a text of megabytes could make the search start again at each character
 
 
 def redact(text: str) -> str:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langchain_core.tools import BaseTool, StructuredTool
 
 from turngraph.tools import texts
 from turngraph.tools.clean import clean, clean_json
@@ -192,21 +192,13 @@ def page_within(full: str, offset: int, max_tokens: int, count: Callable[[str], 
     return page(full, offset, _fitting(full[offset : offset + room * 32], room, count))
 
 
-def read_tool_result_tool(
-    lookup: Callable[[str], str | None] | None = None,
-    page_tokens: int = 6_000,
-    count: Callable[[str], int] = lambda text: len(text.encode()) // 2 + 1,
-) -> BaseTool:
-    """The tool `read_tool_result(call_id, offset)`.
-
-    `lookup` gives the whole text of a call's result, or None; without it the tool is only a schema.
-    """
+def read_tool_result_tool() -> BaseTool:
+    """The schema of `read_tool_result(call_id, offset)`. A turn graph reads the thread's own originals for it."""
 
     def read_tool_result(call_id: str, offset: int = 0) -> str:
-        full = lookup(call_id) if lookup is not None else None
-        if full is None:
-            raise ToolException(f"No result is kept for the call id {call_id!r}.")
-        return page_within(full, offset, page_tokens, count)
+        raise NotImplementedError(
+            f"read_tool_result({call_id!r}, {offset}) is answered by a graph of build_turn_graph."
+        )
 
     tool = StructuredTool.from_function(
         read_tool_result,

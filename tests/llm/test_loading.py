@@ -13,7 +13,7 @@ from blockbuster import blockbuster_ctx
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.tools import tool
 
-from tests.support.openai_server import ScriptedServer, say
+from tests.support.openai_server import ScriptedServer, error, say
 from turngraph.llm import loading
 from turngraph.llm.loading import ModelLoadError, load_model, model_name, model_window, resolve_model
 from turngraph.llm.offline import OfflineModel
@@ -64,8 +64,6 @@ def test_a_server_by_url_may_want_no_key(
 def test_a_failed_call_is_not_retried_below_us(
     monkeypatch: pytest.MonkeyPatch, openai_server: Callable[..., ScriptedServer]
 ) -> None:
-    from tests.support.openai_server import error
-
     server = openai_server([error(503), say("never")])
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     with pytest.raises(Exception, match="503"):

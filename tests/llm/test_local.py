@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import openai
 import pytest
 
 from turngraph.llm import local
@@ -62,6 +63,7 @@ def test_the_key_is_not_in_the_repr() -> None:
 
 @real
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_llama_cpp_refusing_a_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + b"\0" * 64)
     with pytest.raises(ModelLoadError, match="cannot serve"):
@@ -70,6 +72,7 @@ def test_llama_cpp_refusing_a_file_is_a_clear_error(tmp_path: Path) -> None:
 
 @real
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_small_model_really_answers_in_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "")
@@ -91,6 +94,7 @@ def test_the_small_model_really_answers_in_a_stream(monkeypatch: pytest.MonkeyPa
 
 @real
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_one_served_file_answers_in_several_loops_and_only_with_its_key() -> None:
     async def one() -> str:
         model, name = await resolve_model(None, "local")
@@ -99,8 +103,6 @@ def test_one_served_file_answers_in_several_loops_and_only_with_its_key() -> Non
 
     assert all(asyncio.run(one()) for _ in range(2))
     endpoint = serve(default_gguf(), LocalOptions())
-    import openai
-
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(base_url=endpoint.url, api_key="wrong", max_retries=0).models.list()
     assert endpoint.url.startswith("http://127.0.0.1:")

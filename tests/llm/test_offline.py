@@ -16,6 +16,7 @@ from turngraph.llm.offline_plan import MAX_CALLS, expressions, plan, zones
 from turngraph.nodes import texts as node_texts
 from turngraph.state.words import StopReason
 from turngraph.tools import texts as tool_texts
+from turngraph.tools.ask import ask_user, parse_questions
 from turngraph.tools.demo import demo_tools
 
 NAMES = ("calculator", "clock", "search_docs", "save_note", "ask_user")
@@ -274,10 +275,14 @@ def test_it_knows_the_real_demo_tools() -> None:
 
 
 def test_a_question_for_a_person_is_one_that_ask_user_takes() -> None:
-    from turngraph.tools.ask import ask_user
-
-    [(_, args)] = asked("ask me which one: a or b")
-    ask_user.get_input_schema()
-    question = args["questions"][0]
-    assert set(question) <= {"question", "id", "options", "multiple", "free_text"}
-    assert all(set(each) <= {"label", "description"} for each in question["options"])
+    [(name, args)] = asked("ask me which one: a or b")
+    assert name == ask_user.name
+    assert parse_questions(args) == [
+        {
+            "id": "q1",
+            "question": "Which one?",
+            "options": [{"label": "a"}, {"label": "b"}],
+            "multiple": False,
+            "free_text": True,
+        }
+    ]

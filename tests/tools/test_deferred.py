@@ -55,7 +55,7 @@ def test_activating_a_skill(skill: Skill) -> None:
     text, effects = called(activate_skill_tool([skill]), name="pdf")
     assert effects == TurnEffects(activate_skills=("pdf",), load_tools=("extra",))
     assert "fill" in text
-    with pytest.raises(ToolException, match="no skill named 'pfd'. Did you mean 'pdf'?"):
+    with pytest.raises(ToolException, match=r"no skill named 'pfd'\. Did you mean 'pdf'\?"):
         called(activate_skill_tool([skill]), name="pfd")
 
 

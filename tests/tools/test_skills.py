@@ -19,7 +19,17 @@ def write(home: Path, text: str, **files: str) -> Path:
     return home
 
 
-PDF = "---\nname: pdf\ndescription: >\n  Work with PDF files.\n  Use it for forms.\nallowed-tools: Read, Bash(git:*) fill_form\n---\n\n# PDF\nDo this.\n"
+PDF = """---
+name: pdf
+description: >
+  Work with PDF files.
+  Use it for forms.
+allowed-tools: Read, Bash(git:*) fill_form
+---
+
+# PDF
+Do this.
+"""
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+
 from turngraph.llm.call import ModelRequest, stream_round
 
 LIMIT = 1.1

@@ -1,11 +1,11 @@
 """The async core: opens the database and the graph, runs one leg of a turn, reads and feeds threads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -53,7 +53,7 @@ async def open_graph(database: Path) -> AsyncIterator[TurnGraph]:
         try:
             yield graph
         finally:
-            await graph.parts.journal_of(saver).close()
+            await graph.parts.journal_of(saver, None).close()
 
 
 def config_of(thread: str) -> RunnableConfig:
@@ -72,7 +72,7 @@ async def continue_leg(database: Path, thread: str, sink: Sink) -> LegEnd | None
         snapshot = await existing(graph, thread)
         if snapshot.next:
             return await _leg(graph, thread, None, None, sink)
-        if await graph.parts.journal_of(graph.checkpointer).queued(thread):
+        if await graph.parts.journal_of(graph.checkpointer, graph.store).queued(thread):
             return await _leg(graph, thread, {"messages": []}, last_settings(snapshot.values), sink)
         return None
 
@@ -92,7 +92,8 @@ async def _leg(graph: TurnGraph, thread: str, input: Any, settings: TurnSettings
     config = config_of(thread)
     stopped = False
     try:
-        async with aclosing(graph.astream(input, config, context=settings, stream_mode="custom")) as events:
+        stream = graph.astream(input, config, context=settings, stream_mode="custom")
+        async with aclosing(cast(AsyncGenerator[Any, None], stream)) as events:
             async for event in events:
                 sink.event(event)
     except asyncio.CancelledError:

@@ -1,5 +1,6 @@
 """Lays a tape out as pieces of a request: system, summary, turns, notes, in order, cut as the anchors say."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -8,9 +9,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from turngraph.context import texts
 from turngraph.context.cuts import Cuts, read_cuts
-from turngraph.context.shape import clean, shape_message
+from turngraph.context.shape import clean, one_string, shape_message
 from turngraph.context.shorten import shorten_args, shorten_text
 from turngraph.context.tape import Entry, Tape, Turn, Unit, is_answer
+from turngraph.context.tokens import message_tokens
 from turngraph.context.turns import marks_of
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.settings import ModelProfile
@@ -151,10 +153,10 @@ class _Renderer:
         placed: dict[int, list[HumanMessage]] = {}
         if not self.running:
             return placed
-        units = self.turn.units
+        heads = [unit.head.index for unit in self.turn.units]
         for anchor in self.cuts.notes:
             at = self.tape.place.get(anchor["after_message_id"], len(self.tape.keys))
-            after = max((n for n, unit in enumerate(units) if unit.head.index <= at), default=-1)
+            after = bisect_right(heads, at) - 1
             message = HumanMessage(texts.note(clean(anchor["text"])), id=anchor["id"])
             placed.setdefault(after, []).append(message)
         return placed
@@ -221,16 +223,17 @@ class _Renderer:
         return shown.model_copy(update={"content": folded})
 
     def _shortened(self, entry: Entry, shaped: BaseMessage) -> BaseMessage:
-        """The message in the number of tokens that a shorten anchor gives it."""
+        """The message in the number of tokens that a shorten anchor gives it; blocks become text and placeholders."""
         tokens = self.cuts.shortened.get(entry.key)
         if tokens is None:
             return shaped
         call_id = shaped.tool_call_id if isinstance(shaped, ToolMessage) else None
         update: dict[str, object] = {}
-        if isinstance(shaped.content, str):
-            short = shorten_text(shaped.content, tokens, call_id)
-            if short != shaped.content:
-                update["content"] = short
+        content = shaped.content
+        if not isinstance(content, str) and not isinstance(shaped, AIMessage):
+            content = one_string(content) if message_tokens(shaped) > tokens else content
+        if isinstance(content, str) and (short := shorten_text(content, tokens, call_id)) != shaped.content:
+            update["content"] = short
         if isinstance(shaped, AIMessage) and shaped.tool_calls:
             calls = [{**call, "args": shorten_args(call["args"], tokens)} for call in shaped.tool_calls]
             if calls != shaped.tool_calls:

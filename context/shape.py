@@ -71,7 +71,7 @@ def _assistant(message: AIMessage, profile: ModelProfile) -> AIMessage | None:
         content = raw
     if not isinstance(content, str) and profile.reasoning_back is False:
         content = [each for each in content if isinstance(each, str) or each.get("type") not in _REASONING]
-    content = _one_string(_blocks(content))
+    content = _if_only_text(_blocks(content))
     if isinstance(content, str) and not content.strip():
         if not message.tool_calls:
             return None
@@ -112,7 +112,7 @@ def _blocks(content: str | list[str | dict[Any, Any]]) -> str | list[str | dict[
     return kept
 
 
-def _one_string(content: str | list[str | dict[Any, Any]]) -> str | list[str | dict[Any, Any]]:
+def _if_only_text(content: str | list[str | dict[Any, Any]]) -> str | list[str | dict[Any, Any]]:
     """Blocks that are nothing but text as one string; anything else as it is."""
     if isinstance(content, str):
         return content
@@ -124,10 +124,15 @@ def tool_content(content: str | list[str | dict[Any, Any]], profile: ModelProfil
     """A result's content: never empty, and one string unless the profile takes blocks."""
     cleaned = _blocks(content)
     if isinstance(cleaned, list) and profile.string_tool_content is not False:
-        cleaned = "\n".join(_as_text(block) for block in cleaned)
+        cleaned = one_string(cleaned)
     if isinstance(cleaned, str) and not cleaned.strip():
         return texts.NO_OUTPUT
     return cleaned or texts.NO_OUTPUT
+
+
+def one_string(content: str | list[str | dict[Any, Any]]) -> str:
+    """Content as one string: texts in lines, other blocks as stated placeholders."""
+    return content if isinstance(content, str) else "\n".join(_as_text(block) for block in content)
 
 
 def _as_text(block: str | dict[Any, Any]) -> str:

@@ -86,7 +86,10 @@ def _shorten(tape: Tape, overrun: Overrun) -> ShortenAnchor | None:
 def _shortenable(piece: Piece) -> int:
     """Tokens of the longest part of a piece that shortening acts on: its text, or the strings of one of its calls."""
     message = piece.message
-    sizes = [count_text(message.content)] if isinstance(message.content, str) else [0]
+    if isinstance(message.content, str):
+        sizes = [count_text(message.content)]
+    else:
+        sizes = [0 if isinstance(message, AIMessage) else message_tokens(message)]
     if isinstance(message, AIMessage):
         sizes += [strings_tokens(call["args"]) for call in message.tool_calls]
     return max(sizes)

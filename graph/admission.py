@@ -75,15 +75,23 @@ def wants_resume(admitted: Admitted) -> bool:
     return isinstance(command, Command) and not command.update and not command.goto
 
 
-def check_resume(admitted: Admitted, snapshot: StateSnapshot) -> Admitted:
-    """The same input with an answer that LangGraph can take; raises ResumeError for one that cannot be applied."""
+def is_served(config: RunnableConfig | None) -> bool:
+    """Whether LangGraph server runs this graph: it hides the text of errors and leaves the thread in status error."""
+    return "langgraph_request_id" in (config or {}).get("configurable", {})
+
+
+def check_resume(admitted: Admitted, snapshot: StateSnapshot, *, strict: bool = True) -> Admitted:
+    """The same input with an answer that LangGraph can take; raises ResumeError for one that cannot be applied.
+
+    Not `strict`: the answer is handed on, and the `interrupt` node refuses it by pausing again with the reason.
+    """
     pending = [interrupt for task in snapshot.tasks for interrupt in task.interrupts]
     if not pending:
         raise ResumeError("Nothing waits for an answer on this thread. Send a message to start a new turn.")
     value = admitted.input.resume
     answers = _by_interrupt(value, pending)
     for interrupt in pending:
-        if interrupt.id in answers and is_turn_payload(interrupt.value):
+        if strict and interrupt.id in answers and is_turn_payload(interrupt.value):
             normalise_resume(answers[interrupt.id], interrupt.value)
     return replace(admitted, input=Command(resume=answers))
 

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
-from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, wants_resume
+from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, wants_resume
 from turngraph.nodes.parts import TurnParts
 from turngraph.nodes.scope import RunScope, open_scope
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
@@ -46,7 +46,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         """As LangGraph's `stream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
         admitted = self._admit(input, config, context)
         if wants_resume(admitted) and not is_nested(config):
-            admitted = check_resume(admitted, self.get_state(config or {}))
+            admitted = check_resume(admitted, self.get_state(config or {}), strict=not is_served(config))
         kwargs.setdefault("output_keys", self.output_channels)
         yield from _drain(
             lambda: super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
@@ -58,7 +58,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         """As LangGraph's `astream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
         admitted = self._admit(input, config, context)
         if wants_resume(admitted) and not is_nested(config):
-            admitted = check_resume(admitted, await self.aget_state(config or {}))
+            admitted = check_resume(admitted, await self.aget_state(config or {}), strict=not is_served(config))
         kwargs.setdefault("output_keys", self.output_channels)
         inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
         stream = _adrain(inner)

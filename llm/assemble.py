@@ -92,6 +92,7 @@ class ResponseAssembler:
         self._blocks: list[list[Any]] = []
         self._sealed = False
         self._ended = False
+        self._whole: Assembled | None = None
         self._ids: list[str] = []
         self.pieces = 0
         """Chunks that came in so far."""
@@ -173,6 +174,14 @@ class ResponseAssembler:
 
     def assembled(self, *, broken: bool = False) -> Assembled:
         """The response so far. `broken`: it stopped in the middle, whatever it said of its end."""
+        if self._whole is not None and not broken:
+            return self._whole
+        made = self._assembled(broken)
+        if self._ended and not broken:
+            self._whole = made
+        return made
+
+    def _assembled(self, broken: bool) -> Assembled:
         raw_finish = self._raw_finish()
         finish = "missing" if broken else finish_kind(raw_finish)
         cut = broken or is_cut(finish, openai_wire=self._reading.openai_wire)

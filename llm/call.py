@@ -107,6 +107,10 @@ class EmptyStreamError(Exception):
     """The stream ended without a word and without a reason."""
 
 
+class _ListenerError(Exception):
+    """The caller's `on_delta` raised its `__cause__`, which is no failure of the model."""
+
+
 class _Attempt:
     """One attempt of a call: what was sent, and what came back so far."""
 
@@ -126,7 +130,10 @@ class _Attempt:
         """Streams the response. Raises what the model raises, IdleStreamError and EmptyStreamError."""
 
         def show(delta: Delta) -> None:
-            on_delta(*delta)
+            try:
+                on_delta(*delta)
+            except Exception as error:
+                raise _ListenerError from error
 
         loop = asyncio.get_running_loop()
         idle = self.request.idle_timeout * (1 if self.prepared.streamed else WHOLE_ANSWER_FACTOR)
@@ -168,13 +175,15 @@ class _Attempt:
             problems=assembled.problems,
             finish=assembled.finish,
             cut=assembled.cut,
-            overflow=silent_overflow(finish_reason, usage_metadata(usage), self.request.window),
+            overflow=silent_overflow(finish_reason, self.reported, self.request.window),
             usage=usage,
             model_name=assembled.model_name or self.prepared.model_name,
         )
 
     def _estimate(self, message: AIMessage) -> tuple[int, int]:
         said = str(message.additional_kwargs.get("reasoning_content", ""))
+        if not (said or message.text or message.tool_calls):
+            return self.request.estimate(self.prepared.messages), 0
         thought: Sequence[BaseMessage] = [AIMessage(said)] if said else []
         return self.request.estimate(self.prepared.messages), self.request.estimate([message, *thought])
 
@@ -222,6 +231,8 @@ class _Call:
                 attempt = _Attempt(self.request, prepared, self.model.model_copy(update={"inner": prepared.model}))
                 self.progress._attempt = attempt
                 made = await attempt.run(self.on_delta)
+            except _ListenerError as error:
+                raise error.__cause__ or error from None
             except Exception as error:  # noqa: BLE001 (adapters raise anything; _mend raises what stays)
                 await self._mend(error, attempt)
             else:

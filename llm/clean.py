@@ -13,14 +13,16 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall
 from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
+from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import PrivateAttr
 
 from turngraph.llm.assemble import PROVIDER, Assembled, Delta, Reading, ResponseAssembler
+from turngraph.llm.binding import names_of, provider_of, streams, unbound
+from turngraph.llm.loop_clients import with_loop_clients
 from turngraph.llm.pieces import Part, block_parts, usage_metadata
-from turngraph.llm.profile import model_name
 from turngraph.llm.wire import TurnChatOpenAI, from_chat_openai
 
 
@@ -211,10 +213,15 @@ class CleanChatModel(BaseChatModel):
 
 
 def clean_model(model: BaseChatModel) -> CleanChatModel:
-    """The model, cleaned. A plain ChatOpenAI is read as a TurnChatOpenAI; the given object is never changed."""
+    """The model, cleaned. A plain ChatOpenAI is read as a TurnChatOpenAI, and the adapters derived from it work in
+    every event loop too; the given object is never changed."""
     if isinstance(model, CleanChatModel):
         return model
-    inner = from_chat_openai(model) if type(model) is ChatOpenAI else model
+    inner = model
+    if type(model) is ChatOpenAI:
+        inner = from_chat_openai(model)
+    elif isinstance(model, BaseChatOpenAI) and not isinstance(model, TurnChatOpenAI):
+        inner = with_loop_clients(model)
     return CleanChatModel(
         inner=inner,
         reading=Reading(openai_wire=isinstance(inner, TurnChatOpenAI), provider=provider_of(inner)),
@@ -228,43 +235,6 @@ def clean_model(model: BaseChatModel) -> CleanChatModel:
         profile=model.profile,
         output_version=None,
     )
-
-
-def provider_of(model: BaseChatModel) -> str:
-    """Who can read what this model seals: its kind of adapter and its name."""
-    return f"{type(model).__name__}:{model_name(model)}"
-
-
-def names_of(tools: Sequence[Any]) -> list[str]:
-    """The names of tools in any provider's format; a tool that the provider runs itself has none."""
-    found = []
-    for tool in tools:
-        if isinstance(tool, BaseTool):
-            found.append(tool.name)
-        elif isinstance(tool, Mapping):
-            inner = tool.get("function")
-            name = (inner if isinstance(inner, Mapping) else tool).get("name")
-            if isinstance(name, str):
-                found.append(name)
-    return found
-
-
-def streams(model: BaseChatModel, kwargs: Mapping[str, Any], *, async_api: bool = True) -> bool:
-    """True where the model streams its answer to such a call."""
-    return model._should_stream(async_api=async_api, **{**kwargs, "stream": True})
-
-
-def unbound(runnable: Any) -> tuple[BaseChatModel, dict[str, Any], RunnableConfig]:
-    """The model inside bindings, and what they bind. Raises NotImplementedError where it is no model."""
-    kwargs: dict[str, Any] = {}
-    config: RunnableConfig = {}
-    while isinstance(runnable, RunnableBinding):
-        kwargs = {**runnable.kwargs, **kwargs}
-        config = {**runnable.config, **config}
-        runnable = runnable.bound
-    if not isinstance(runnable, BaseChatModel):
-        raise NotImplementedError(f"tools cannot be bound through a {type(runnable).__name__}")
-    return runnable, kwargs, config
 
 
 def _with_blocks(message: AIMessage, provider: str) -> AIMessage:

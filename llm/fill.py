@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from turngraph.llm.call import ModelRequest, RoundResult, StreamProgress, stream_round
+from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, stream_round
 from turngraph.llm.clean import clean_model
 from turngraph.llm.profile import facts_of
 from turngraph.llm.structured import OutputFormat, Validated
@@ -44,7 +44,11 @@ async def fill_format(
     messages = [*request.messages, HumanMessage(fmt.asked_for())]
     error: str | None = None
     for attempt in range(mismatches + 1):
-        result = await stream_round(model, _asked(model, request, fmt, messages), _unseen, progress)
+        try:
+            result = await stream_round(model, _asked(model, request, fmt, messages), _unseen, progress)
+        except CallFailed as failed:
+            failed.usage = add_usage(usage, failed.usage)
+            raise
         usage = add_usage(usage, result.usage)
         value, error = _read(result, fmt)
         if error is None:

@@ -4,21 +4,28 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 import openai
+from langchain_openai.chat_models.base import BaseChatOpenAI
+
+_Model = TypeVar("_Model", bound=BaseChatOpenAI)
 
 
 class LoopClients:
     """Stands in for an `AsyncOpenAI`: every attribute is that of the running loop's own client.
 
     `original` is never used for a request and never changed. Retries are off: they are counted elsewhere.
+    `typed`: frames of streams come as the SDK's objects, which adapters with their own conversion expect.
     With `keep_http` (the user's own HTTP client) all loops share its pool, as its owner wanted it.
     Clients of closed loops are dropped when the next loop comes.
     """
 
-    def __init__(self, original: openai.AsyncOpenAI, *, keep_http: bool = False, proxy: str | None = None) -> None:
+    def __init__(
+        self, original: openai.AsyncOpenAI, *, typed: bool = False, keep_http: bool = False, proxy: str | None = None
+    ) -> None:
         self.original = original
+        self.typed = typed
         self._keep_http = keep_http
         self._proxy = proxy
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
@@ -77,9 +84,9 @@ class _Completions:
         it, complains about what other servers send, and would be undone again.
         """
         client = self._clients.current()
-        if not payload.get("stream"):
+        if self._clients.typed or not payload.get("stream"):
             return await client.chat.completions.create(**payload)
-        options: dict[str, Any] = {}
+        options: Any = {}
         for name, option in _OPTIONS.items():
             if (value := payload.pop(name, None)) is not None:
                 options[option] = value
@@ -88,7 +95,7 @@ class _Completions:
                 "/chat/completions",
                 cast_to=object,
                 body=payload,
-                options=options,  # type: ignore[arg-type]
+                options=options,
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
@@ -133,11 +140,28 @@ def clients_of(model: Any) -> LoopClients | None:
             return known[1]
         made = LoopClients(
             original,
+            typed=type(original) is not openai.AsyncOpenAI,
             keep_http=model.http_async_client is not None and not model.openai_proxy,
             proxy=model.openai_proxy,
         )
         _BY_MODEL[id(model)] = (weakref.ref(model, _forget(id(model))), made)
         return made
+
+
+def loop_clients(model: BaseChatOpenAI) -> dict[str, Any]:
+    """The client fields with which an OpenAI adapter works in every event loop and leaves retries to its caller."""
+    changes: dict[str, Any] = {}
+    if (clients := clients_of(model)) is not None:
+        changes |= {"root_async_client": clients, "async_client": clients.completions}
+    if isinstance(model.root_client, openai.OpenAI):
+        client = model.root_client.copy(max_retries=0)
+        changes |= {"root_client": client, "client": client.chat.completions}
+    return changes
+
+
+def with_loop_clients(model: _Model) -> _Model:
+    """A copy of any OpenAI adapter with such clients."""
+    return model.model_copy(update=loop_clients(model))
 
 
 def _forget(key: int) -> Any:

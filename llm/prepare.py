@@ -6,10 +6,9 @@ from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from turngraph.llm.assemble import Reading, TextCalls
-from turngraph.llm.clean import names_of, provider_of, streams, unbound
+from turngraph.llm.binding import names_of, provider_of, schemas_of, streams, unbound
 from turngraph.llm.profile import model_name
 from turngraph.llm.request import ModelRequest, Terms, with_fields
 from turngraph.llm.text_prompt import render_for_text, tools_prompt
@@ -50,7 +49,7 @@ def prepare(model: BaseChatModel, request: ModelRequest, terms: Terms, profile: 
         drop_calls=request.tool_choice == "none",
         taken_ids=request.taken_ids,
         provider=provider,
-        schemas=_schemas(kwargs.get("tools") or request.tools),
+        schemas=schemas_of(kwargs.get("tools") or request.tools),
     )
     streamed = terms.stream and streams(model, kwargs)
     if not terms.stream:
@@ -82,18 +81,6 @@ def _bound(model: BaseChatModel, request: ModelRequest, terms: Terms) -> tuple[B
         raise ToolsNotBoundError(f"{type(model).__name__} takes no tools") from error
     inner, kwargs, _ = unbound(bound)
     return inner, kwargs
-
-
-def _schemas(tools: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """The parameters of tools by name, in OpenAI's or Anthropic's format or still to be converted."""
-    found: dict[str, dict[str, Any]] = {}
-    for tool in tools:
-        made = tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool)
-        described = made.get("function", made)
-        schema = described.get("parameters") or described.get("input_schema")
-        if isinstance(described.get("name"), str) and isinstance(schema, dict):
-            found[described["name"]] = schema
-    return found
 
 
 def _none_for(model: BaseChatModel) -> Any:
@@ -151,9 +138,7 @@ def _without_images(message: BaseMessage) -> BaseMessage:
     if not isinstance(content, list) or not any(_is_image(block) for block in content):
         return message
     placeholder = {"type": "text", "text": "[An image was here; this model takes none.]"}
-    return message.model_copy(
-        update={"content": [placeholder if _is_image(block) else block for block in content]}
-    )
+    return message.model_copy(update={"content": [placeholder if _is_image(block) else block for block in content]})
 
 
 def _is_image(block: Any) -> bool:

@@ -92,7 +92,7 @@ def first_terms(request: ModelRequest, profile: ModelProfile, facts: Mapping[str
         temperature=facts.get("temperature") is not False,
         images=facts.get("images") is not False,
         schema=facts.get("json_schema") is not False,
-        max_tokens_name=facts.get("max_tokens_name", "max_completion_tokens"),
+        max_tokens_name=facts.get("max_tokens_name", "max_completion_tokens") or None,
         reasoning_back=bool(profile.reasoning_back),
         dropped=frozenset(facts.get("dropped", ())) | ({"tool_choice"} if profile.tool_choice is False else set()),
     )
@@ -119,7 +119,7 @@ def _adapted(terms: Terms, fault: ProviderFault, request: ModelRequest) -> Chang
     if fault.kind == "tools_unsupported":
         return _without_native_tools(terms, fault, request)
     if fault.kind == "invalid_request":
-        return _other_way_to_say_none(terms, request)
+        return _other_way_to_say_none(terms, request) or _without_schema(terms, request)
     if fault.kind != "parameter_unsupported":
         return None
     match fault.detail:
@@ -165,6 +165,11 @@ def _other_way_to_say_none(terms: Terms, request: ModelRequest) -> Change | None
     if request.tool_choice != "none" or terms.text_protocol or not request.tools or terms.none_mode == "tools":
         return None
     return Change(replace(terms, none_mode="bare" if terms.none_mode == "choice" else "tools"))
+
+
+def _without_schema(terms: Terms, request: ModelRequest) -> Change | None:
+    """Servers refuse a schema in many words (a grammar that does not compile, say); the value is checked anyway."""
+    return Change(replace(terms, schema=False)) if request.response_format is not None and terms.schema else None
 
 
 def _other_name(terms: Terms) -> Change:

@@ -70,9 +70,7 @@ def normalise_format(fmt: Any) -> OutputFormat | None:
     if isinstance(fmt, Mapping):
         schema = _unwrapped(fmt)
         return _checked(str(schema.get("title") or "answer"), schema, lambda value: _by_schema(schema, value))
-    raise TypeError(
-        f"response_format takes a pydantic model class, a TypedDict class or a JSON schema, not {fmt!r}"
-    )
+    raise TypeError(f"response_format takes a pydantic model class, a TypedDict class or a JSON schema, not {fmt!r}")
 
 
 def _checked(name: str, schema: dict[str, Any], validate: Callable[[Any], Validated]) -> OutputFormat:

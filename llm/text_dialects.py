@@ -47,7 +47,7 @@ def calls_of(
 ) -> list[RawTextCall]:
     """The calls of one block; empty where none of them is of a known tool, since the block is text then.
 
-    A call of an unknown tool beside one of a known tool is reported: its sibling shows that calls are meant.
+    A call of an unknown tool, or of none, beside one of a known tool is reported: its sibling shows what is meant.
     """
     calls = [call for draft in drafts for call in _calls_of_draft(draft, possible, schemas)]
     if not any(known(call.name) or (not call.complete and not call.name) for call in calls):
@@ -91,24 +91,23 @@ def _calls_of_json(payload: str, whole: bool, possible: Callable[[str], bool]) -
     """Calls in JSON text. Broken text gives one call if its name can be told, with the text as its arguments."""
     value = _parsed(payload)
     if whole and value is not None:
-        found = [_call_of_object(each) for each in (value if isinstance(value, list) else [value])]
-        return [call for call in found if call is not None]
+        return [_call_of_object(each) for each in (value if isinstance(value, list) else [value])]
     name, told = name_begun(payload)
     if told:
         return [_Call(name, payload, whole)]
-    return [_Call("", payload, False)] if not whole and possible(name) else []
+    return [_Call("", payload, whole)] if whole or possible(name) else []
 
 
-def _call_of_object(value: Any) -> _Call | None:
+def _call_of_object(value: Any) -> _Call:
     """`{name, arguments}` under their usual keys, inside `function` too, or the arguments beside the name."""
     if not isinstance(value, dict):
-        return None
+        return _Call("", json.dumps(value))
     inner = value.get("function")
     if isinstance(inner, dict):
         return _call_of_object(inner)
     name = value.get("name", inner)
     if not isinstance(name, str):
-        return None
+        return _Call("", value)
     for key in _ARGUMENT_KEYS:
         if key in value:
             return _Call(name, _argument_value(value[key]))

@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, model_validator
 
-from turngraph.llm.loop_clients import clients_of
+from turngraph.llm.loop_clients import loop_clients
 from turngraph.llm.pieces import clean_text, usage_metadata
 from turngraph.llm.usage import UsageMeter
 
@@ -48,18 +48,11 @@ class TurnChatOpenAI(ChatOpenAI):
 
     @model_validator(mode="after")
     def _set_turn_clients(self) -> Self:
-        self._use_loop_clients(self)
-        return self
-
-    def _use_loop_clients(self, owner: ChatOpenAI) -> None:
-        clients = clients_of(owner)
-        if clients is not None:
-            self.root_async_client, self.async_client = clients, clients.completions
-        if isinstance(owner.root_client, openai.OpenAI):
-            self.root_client = owner.root_client.copy(max_retries=0)
-            self.client = self.root_client.chat.completions
-        # Our own watchdog counts; this one would start a task for every chunk.
+        for name, value in loop_clients(self).items():
+            setattr(self, name, value)
+        # The watchdog of a turn counts; this one would start a task for every chunk.
         self.stream_chunk_timeout = None
+        return self
 
     def with_options(self, options: WireOptions) -> "TurnChatOpenAI":
         """A copy that sends requests in another way; it shares the connections."""
@@ -145,9 +138,8 @@ def from_chat_openai(model: ChatOpenAI) -> TurnChatOpenAI:
     if type(model) is not ChatOpenAI:
         raise TypeError(f"only a plain ChatOpenAI can be read as one, not {type(model).__name__}")
     fields = {name: getattr(model, name) for name in type(model).model_fields}
-    made = TurnChatOpenAI.model_construct(_fields_set=set(model.model_fields_set), **fields)
-    made._use_loop_clients(model)
-    return made
+    changes = {**loop_clients(model), "stream_chunk_timeout": None}
+    return TurnChatOpenAI.model_construct(_fields_set=set(model.model_fields_set), **{**fields, **changes})
 
 
 def reasoning_fields(message: AIMessage) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from turngraph.state.anchors import Anchor
 from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
 from turngraph.state.receipt import Usage, add_usage, no_usage
-from turngraph.state.settings import ModelProfile, TurnSettings
+from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW, ModelProfile, TurnSettings
 
 
 @dataclass(frozen=True)
@@ -132,24 +132,28 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
             else:
                 deltas.flush()
                 usage = add_usage(usage, result.usage)
-                if not result.overflow or overflowed or result.message.text:
+                if not result.overflow or result.message.text:
                     return Answered(result, seen, tape.anchors[before:], tried, usage)
+                if overflowed:
+                    return _silent(tape.anchors[before:], tried, usage)
             overflowed = True
             settings = _smaller(settings)
         if failure is not None and (failure.partial is not None or failure.fault.kind == "overflow"):
             break
-    if failure is None:
-        fault = ProviderFault("overflow")
-        return Failed(
-            fault, RuntimeError("the model cut the input silently"), None, tape.anchors[before:], tried, usage
-        )
+    assert failure is not None, "every try that did not answer failed"
     error = failure.__cause__ or failure
     return Failed(failure.fault, error, failure.partial, tape.anchors[before:], tried, usage)
 
 
+def _silent(anchors: list[Anchor], tried: list[str], usage: Usage) -> Failed:
+    """The model cut its input twice without raising an error."""
+    error = RuntimeError("The conversation does not fit the model, which cut it silently.")
+    return Failed(ProviderFault("overflow"), error, None, anchors, tried, usage)
+
+
 def _smaller(settings: TurnSettings) -> TurnSettings:
     """Settings for the one retry after an overflow: the real window is smaller than was thought."""
-    window = settings.context_window or 32_768
+    window = settings.context_window or DEFAULT_CONTEXT_WINDOW
     return settings.model_copy(update={"context_window": max(512, window // 2)})
 
 
@@ -165,10 +169,15 @@ async def _one(
 ) -> tuple[RoundResult, View]:
     """One try with one model: view, request, stream, within the time that is left."""
     profile = effective_profile(model, settings.model_profile)
-    seen = make_view(visit, tape, plan.belt, settings, profile)
-    report_cuts(emit, seen)
+    views = [make_view(visit, tape, plan.belt, settings, profile)]
+    report_cuts(emit, views[0])
+
+    def reshape(learned: ModelProfile) -> list[BaseMessage]:
+        views.append(make_view(visit, tape, plan.belt, settings, learned))
+        return views[-1].messages
+
     request = ModelRequest(
-        messages=seen.messages,
+        messages=views[0].messages,
         tools=plan.belt.offered,
         tool_choice=plan.tool_choice,
         temperature=settings.temperature,
@@ -178,10 +187,12 @@ async def _one(
         taken_ids=taken_ids(tape.messages),
         max_retries=settings.max_retries if plan.retries is None else plan.retries,
         estimate=count_tokens,
-        window=settings.context_window or 32_768,
+        window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
+        response_format=visit.parts.response_format,
+        reshape=reshape,
     )
     async with asyncio.timeout(plan.seconds):
-        return await stream_round(model, request, deltas, progress), seen
+        return await stream_round(model, request, deltas, progress), views[-1]
 
 
 def taken_ids(messages: Sequence[Any]) -> frozenset[str]:

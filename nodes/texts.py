@@ -46,16 +46,6 @@ def finish_now(reason: StopReason) -> str:
     )
 
 
-def fill_schema(instruction: str) -> str:
-    """Asks for the structured value of the answer that was just given."""
-    return f"Now give the answer above in structured form. {instruction}"
-
-
-def schema_mismatch(wrong: str) -> str:
-    """Names what is wrong with a structured value."""
-    return f"That does not fit the schema: {wrong} Write the whole JSON object again, corrected, and nothing else."
-
-
 def not_run(reason: StopReason) -> str:
     """The tool message of a call that a stop overtook."""
     return f"Not run: {why(reason)}."

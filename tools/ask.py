@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from langchain_core.tools import BaseTool
 from pydantic import Field
@@ -84,7 +84,6 @@ class AskUserTool(BaseTool):
     )
     args_schema: Any = Field(default_factory=lambda: json.loads(json.dumps(_SCHEMA)))
     handle_tool_error: Any = False
-    is_pause: ClassVar[bool] = True
 
     def _run(self, *_args: Any, **_kwargs: Any) -> str:
         raise NotImplementedError("ask_user is answered by a person: use it in a graph of build_turn_graph.")

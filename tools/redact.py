@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 
 REDACTED = "[redacted]"
 _MAX_ERROR = 4_000
@@ -69,7 +68,7 @@ def _from_environment() -> list[str]:
             found.add(value)
         elif _ADDRESS_NAME.search(name) and (match := re.search(r"://[^\s:@/]*:([^\s@/]+)@", value)):
             found |= {match.group(1)} if _is_no_word(match.group(1)) else set()
-    return longest_first(found)
+    return sorted(found, key=lambda value: (-len(value), value))
 
 
 def _is_no_word(value: str) -> bool:
@@ -78,11 +77,6 @@ def _is_no_word(value: str) -> bool:
         return False
     mixed = any(letter.isdigit() for letter in value) or (value.lower() != value and value.upper() != value)
     return mixed or len(value) >= 20
-
-
-def longest_first(values: Iterable[str]) -> list[str]:
-    """Longest first, equal lengths in order of text."""
-    return sorted(values, key=lambda value: (-len(value), value))
 
 
 def describe_error(error: BaseException) -> str:

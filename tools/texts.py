@@ -11,7 +11,6 @@ NO_CHECKPOINTER = (
     "Denied: this call needs a person's decision, and this run has no checkpointer, so it cannot pause to ask. "
     "It was not run; go on without it."
 )
-CUT_OFF = "Not run: the call was cut off before its arguments were whole. Call again and send less at once."
 UNKNOWN_OUTCOME = (
     "Outcome unknown: the run broke off after this tool was started. It may or may not have had its effect. "
     "It was not started again; check before you repeat it."

@@ -159,14 +159,17 @@ def test_ctrl_c_leaves_a_usable_thread(shell: Shell, openai_server: Server) -> N
 
 
 def test_ctrl_c_before_the_first_word(shell: Shell, openai_server: Server) -> None:
-    server = openai_server([hanging(), say("Later.")])
+    server = openai_server([hanging()])
     process = shell.start("run", "Hello?", "--thread", "c", *with_model(shell, server))
     wait_for(process, "thread c")
+    while not server.accepted:
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, out + err
     assert "Traceback" not in out + err
-    assert ok(shell.run("run", "Hello again", "--thread", "c", "--model", "openai:scripted")).out
+    server.add(say("Later."))
+    assert "Later." in ok(shell.run("run", "Hello again", "--thread", "c", "--model", "openai:scripted")).out
 
 
 def test_a_provider_error_is_one_clear_text_and_can_be_tried_again(shell: Shell, openai_server: Server) -> None:

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from tests.context.tapes import calls, long_thread, result, says, texts_of, turn_anchor, user
 from tests.support.strict import assert_valid_history
@@ -12,7 +12,7 @@ from turngraph.context import view
 from turngraph.context.shorten import SMALLEST, shorten_args, shorten_text
 from turngraph.context.tokens import count_text
 from turngraph.context.trim import level_for
-from turngraph.state.settings import TurnSettings
+from turngraph.state.settings import ModelProfile, TurnSettings
 
 
 def reasons(seen) -> dict[str, list[str]]:
@@ -133,3 +133,21 @@ def test_shortened_arguments_keep_their_shape():
     assert short["c"] == {"d": "short"}
     assert count_text(short["a"]) <= 150
     assert shorten_args(args, 10_000) is args
+
+
+def test_images_of_earlier_questions_and_block_results_make_room_too():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    tape = [
+        HumanMessage([{"type": "text", "text": "Compare."}, *[image] * 5], id="u1"),
+        calls("t1", "a1", ["c1"]),
+        result("t1", "c1").model_copy(update={"content": [{"type": "text", "text": "data " * 1_500}, image]}),
+        says("t1", "f1", "Alike."),
+        HumanMessage([{"type": "text", "text": "And this?"}, image], id="u2"),
+    ]
+    anchors = [turn_anchor("t1", "u1"), turn_anchor("t2", "u2")]
+    limits = TurnSettings(context_window=4_000, max_output_tokens=200)
+    seen = view(tape, anchors, limits, profile=ModelProfile(string_tool_content=False))
+    assert reasons(seen) == {"shortened": ["u1", "r-c1"]}
+    assert seen.messages[1].text.startswith("Compare.\n[image_url content, not shown]")
+    assert seen.messages[-1].content[1] == image
+    assert seen.report["used"] <= 4_000 - seen.report["reserved"]

@@ -45,7 +45,7 @@ def test_history_is_repaired_by_id_and_repair_is_idempotent(tape: list[BaseMessa
     assert [message.id for message in tape if isinstance(message, HumanMessage)] == ["q", "next"]
 
 
-@pytest.mark.parametrize("order", permutations(range(5)))
+@pytest.mark.parametrize("order", list(permutations(range(5))))
 def test_no_order_on_the_tape_breaks_it(order: tuple[int, ...]):
     parts = [QUESTION, call("A", "B"), answer("A"), answer("B"), NEXT]
     tape = [parts[at] for at in order]

@@ -11,10 +11,10 @@ from turngraph.state.settings import TurnSettings
 
 def test_the_smallest_case():
     tape = [
-        HumanMessage("first " * 60, id="h1"),
+        HumanMessage("first " * 120, id="h1"),
         AIMessage("", id="a1", tool_calls=[{"name": "f", "args": {}, "id": "c1"}]),
-        ToolMessage("result " * 60, id="r1", tool_call_id="c1"),
-        AIMessage("answer " * 60, id="a2"),
+        ToolMessage("result " * 120, id="r1", tool_call_id="c1"),
+        AIMessage("answer " * 120, id="a2"),
         HumanMessage("now", id="h2"),
     ]
     seen = view(tape, [], TurnSettings(context_window=512, max_output_tokens=256, protected_turns=0))

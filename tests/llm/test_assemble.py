@@ -1,6 +1,7 @@
 """ResponseAssembler: one parser for what is shown and what is stored, whatever the shape and the chunks."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
+
 from turngraph.llm.assemble import Assembled, Delta, Reading, ResponseAssembler
 
 OFFERED = frozenset({"add", "search"})
@@ -36,7 +38,7 @@ def joined(shown: list[Delta], kind: str) -> str:
 
 def cut(text: str, at: list[int]) -> list[str]:
     edges = sorted({0, len(text), *(each % (len(text) + 1) for each in at)})
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[a:b] for a, b in pairwise(edges)]
 
 
 TEXTS = st.lists(
@@ -63,8 +65,10 @@ def test_shown_is_stored_whatever_the_chunks(text: str, at: list[int], opened: b
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=8) | st.booleans(),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["type", "text", "thinking", "reasoning", "id", "summary"]), inner),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["type", "text", "thinking", "reasoning", "id", "summary"]), inner)
+        ),
         max_leaves=12,
     )
 )
@@ -108,7 +112,12 @@ class TestChannels:
 
     @pytest.mark.parametrize(
         "block",
-        [{"type": "text", "text": "Hi"}, {"type": "output_text", "text": "Hi"}, {"type": "refusal", "refusal": "Hi"}, "Hi"],
+        [
+            {"type": "text", "text": "Hi"},
+            {"type": "output_text", "text": "Hi"},
+            {"type": "refusal", "refusal": "Hi"},
+            "Hi",
+        ],
     )
     def test_text_blocks_become_plain_text(self, block: Any) -> None:
         made, _ = read([chunk([block]), chunk([{"type": "tool_use", "id": "x", "name": "n", "input": {}}])])
@@ -136,7 +145,9 @@ class TestChannels:
 
 class TestCalls:
     def test_streamed_calls(self) -> None:
-        made, _ = read([fragment("add", '{"a":', "c1", 0), fragment(None, " 1}", None, 0), chunk(info={"finish_reason": "stop"})])
+        made, _ = read(
+            [fragment("add", '{"a":', "c1", 0), fragment(None, " 1}", None, 0), chunk(info={"finish_reason": "stop"})]
+        )
         assert made.message.tool_calls == [{"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]
         assert made.problems == {}
 
@@ -155,7 +166,9 @@ class TestCalls:
         message = AIMessage(
             "",
             tool_calls=[{"name": "add", "args": {}, "id": "c1"}],
-            invalid_tool_calls=[{"name": "add", "args": '{"q": "tru', "id": "c2", "error": None, "type": "invalid_tool_call"}],
+            invalid_tool_calls=[
+                {"name": "add", "args": '{"q": "tru', "id": "c2", "error": None, "type": "invalid_tool_call"}
+            ],
         )
         made, _ = read([ChatGeneration(message=message)])
         assert [each["id"] for each in made.message.tool_calls] == ["c1", "c2"]

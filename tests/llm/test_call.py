@@ -12,15 +12,15 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
+
+from tests.support.openai_server import ScriptedServer, Wait, broken, call, error, hanging, raw, say, text_frame
 from turngraph.llm import call as call_module
 from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, delay, stream_round
 from turngraph.llm.profile import PROFILES, effective_profile
 from turngraph.llm.scripted import ScriptedModel, ScriptedReply
 from turngraph.state.settings import ModelProfile
-
-from tests.support.openai_server import ScriptedServer, Wait, broken, call, error, hanging, raw, say, text_frame
 
 Start = Callable[..., ScriptedServer]
 
@@ -114,7 +114,9 @@ class TestResult:
 
     async def test_usage_in_every_frame_and_twice_at_the_end(self, openai_server: Start) -> None:
         totals = [{"prompt_tokens": 35, "completion_tokens": made, "total_tokens": 35 + made} for made in (0, 1, 2, 2)]
-        server = openai_server([raw([text_frame("x", usage=each) for each in totals], finish="stop", usage=[totals[3]] * 2)])
+        server = openai_server(
+            [raw([text_frame("x", usage=each) for each in totals], finish="stop", usage=[totals[3]] * 2)]
+        )
         result = await ask(plain(server))
         assert (result.usage["input_tokens"], result.usage["output_tokens"]) == (35, 2)
 
@@ -225,7 +227,10 @@ class TestBrokenStreams:
         assert (failed.fault.kind, failed.partial.message.content) == ("transport", "Half")
 
     async def test_incomplete_calls_are_left_out_of_what_is_kept(self) -> None:
-        fragments = [{"name": "add", "args": '{"a": 1}', "id": "c1", "index": 0}, {"name": "add", "args": '{"a', "id": "c2", "index": 1}]
+        fragments = [
+            {"name": "add", "args": '{"a": 1}', "id": "c1", "index": 0},
+            {"name": "add", "args": '{"a', "id": "c2", "index": 1},
+        ]
         model = ScriptedModel([ScriptedReply("Text.", calls=fragments, fault=ConnectionError("gone"))])
         failed = await failure(model, tools=[add])
         assert failed.partial is not None
@@ -321,7 +326,9 @@ class TestRefusals:
         assert [len(request.tool_names) for request in server.requests] == [1, 1, 0, 0]
 
     async def test_a_named_tool_that_cannot_be_demanded(self, openai_server: Start) -> None:
-        body = {"error": {"message": "Thinking mode does not support this tool_choice", "type": "invalid_request_error"}}
+        body = {
+            "error": {"message": "Thinking mode does not support this tool_choice", "type": "invalid_request_error"}
+        }
         server = openai_server([error(400, body), call(("add", {"a": 1}))])
         await ask(plain(server), tools=[add], only_tool="add")
         assert "tool_choice" in server.requests[0].body
@@ -372,7 +379,9 @@ class TestRefusals:
         assert (failed.fault.kind, len(server.requests)) == ("parameter_unsupported", 2)
 
     async def test_an_unknown_parameter_of_the_users(self, openai_server: Start) -> None:
-        body = {"error": {"message": "Unsupported parameter: 'seed' is not supported with this model.", "param": "seed"}}
+        body = {
+            "error": {"message": "Unsupported parameter: 'seed' is not supported with this model.", "param": "seed"}
+        }
         server = openai_server([error(400, body), say("ok")])
         await ask(plain(server, seed=7))
         assert [request.body.get("seed") for request in server.requests] == [7, None]
@@ -390,7 +399,11 @@ class TestTextProtocol:
         assert "tools" not in server.requests[1].body
         assert "add" in server.requests[1].said("system")
         assert server.requests[1].said("system").startswith("Be good.")
-        again = [HumanMessage("1 + 0?"), result.message, ToolMessage("1", tool_call_id=result.message.tool_calls[0]["id"])]
+        again = [
+            HumanMessage("1 + 0?"),
+            result.message,
+            ToolMessage("1", tool_call_id=result.message.tool_calls[0]["id"]),
+        ]
         await ask(model, tools=[add], messages=again)
         assert [request.refused is not None for request in server.requests] == [True, False, False]
         assert "tool" not in server.requests[2].roles
@@ -499,6 +512,37 @@ class TestOtherModels:
         assert (second.message.content, second.message.additional_kwargs["reasoning_content"]) == ("Answer", "thought")
         assert (await ask(model)).message.content == ""
         assert effective_profile(model, ModelProfile()).opens_think is None
+
+    def test_one_model_in_many_loops(self, openai_server: Start) -> None:
+        server = openai_server(lambda request: say("ok", chunks=1))
+        azure = AzureChatOpenAI(api_key="x", azure_endpoint=server.url, api_version="1", azure_deployment="m")
+        for model in (plain(server), azure):
+            for _ in range(3):
+                assert asyncio.run(ask(model)).message.content == "ok"
+
+    async def test_an_error_of_the_listener_is_the_callers_own(self) -> None:
+        def broken_listener(*_: str) -> None:
+            raise KeyError("mine")
+
+        model = ScriptedModel(["one", "never"])
+        with pytest.raises(KeyError, match="mine"):
+            await stream_round(model, ModelRequest([HumanMessage("hi")]), broken_listener)
+        assert model.left == 1
+
+    async def test_garbage_in_a_stream(self, openai_server: Start) -> None:
+        server = openai_server([raw([text_frame("Half"), "data: {nonsense\n\n"])])
+        failed = await failure(plain(server))
+        assert failed.partial is not None
+        assert (failed.fault.kind, failed.partial.message.content) == ("transport", "Half")
+
+    async def test_nothing_blocks_the_loop(self, openai_server: Start) -> None:
+        from blockbuster import blockbuster_ctx
+
+        server = openai_server([call(("add", {"a": 1})), say("ok")])
+        model = plain(server)
+        with blockbuster_ctx("turngraph"):
+            await ask(model, tools=[add])
+            await ask(model, tools=[add], tool_choice="none")
 
 
 class TestLangGraphStreams:

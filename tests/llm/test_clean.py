@@ -12,7 +12,10 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
-from turngraph.llm.clean import CleanChatModel, clean_model, names_of
+from pydantic import Field
+
+from turngraph.llm.binding import names_of
+from turngraph.llm.clean import CleanChatModel, clean_model
 from turngraph.llm.scripted import ScriptedModel, ScriptedReply
 from turngraph.llm.wire import TurnChatOpenAI
 
@@ -29,7 +32,7 @@ REPLY = ScriptedReply("<think>why</think>Hello there", chunks=3, calls=[("add", 
 class Blocks(BaseChatModel):
     """A model whose content is a list of blocks, thinking signed."""
 
-    sent: list[Any] = []
+    sent: list[Any] = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:
@@ -94,7 +97,11 @@ class TestEveryWay:
 
     async def test_content_blocks(self) -> None:
         model = clean_model(Blocks())
-        for said in (await model.ainvoke("hi"), added_up([each async for each in model.astream("hi")]), model.invoke("hi")):
+        for said in (
+            await model.ainvoke("hi"),
+            added_up([each async for each in model.astream("hi")]),
+            model.invoke("hi"),
+        ):
             assert (said.content, said.additional_kwargs["reasoning_content"]) == ("Hello", "why")
 
     async def test_sealed_blocks_go_back_to_the_model_that_wrote_them(self) -> None:
@@ -132,7 +139,8 @@ class TestWrapping:
         plain = ChatOpenAI(api_key="x", model="m")
         assert isinstance(clean_model(plain).inner, TurnChatOpenAI)
         azure = AzureChatOpenAI(api_key="x", azure_endpoint="https://x.example", api_version="1", model="m")
-        assert clean_model(azure).inner is azure
+        assert type(clean_model(azure).inner) is AzureChatOpenAI
+        assert azure.root_async_client is not clean_model(azure).inner.root_async_client  # type: ignore[attr-defined]
         assert not clean_model(azure).reading.openai_wire
         wrapped = clean_model(azure)
         assert clean_model(wrapped) is wrapped
@@ -156,7 +164,12 @@ class TestWrapping:
             clean_model(Odd([])).bind_tools([add])
 
     def test_names_of_tools_in_any_format(self) -> None:
-        tools = [add, {"name": "b", "input_schema": {}}, {"type": "function", "function": {"name": "c"}}, {"type": "web"}]
+        tools = [
+            add,
+            {"name": "b", "input_schema": {}},
+            {"type": "function", "function": {"name": "c"}},
+            {"type": "web"},
+        ]
         assert names_of(tools) == ["add", "b", "c"]
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
+
 from turngraph.llm.profile import (
     PROFILE_FIELDS,
     PROFILES,

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from tests.support.openai_server import ScriptedServer, call, error, say
 from turngraph.llm.call import ModelRequest
 from turngraph.llm.fill import fill_format
 from turngraph.llm.profile import PROFILES
 from turngraph.llm.schema_check import problems_of
 from turngraph.llm.scripted import ScriptedModel, ScriptedReply
 from turngraph.llm.structured import OutputFormat, normalise_format
-from typing_extensions import TypedDict
-
-from tests.support.openai_server import ScriptedServer, call, error, say
 
 Start = Callable[..., ScriptedServer]
 
@@ -148,7 +148,9 @@ class TestReading:
 
 _LEAF = st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "ab", "abc"]) | st.just(1.5)
 _VALUE = st.recursive(
-    _LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=6
+    _LEAF,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
 )
 _KIND = st.sampled_from(["object", "array", "string", "number", "integer", "boolean", "null"])
 _SIMPLE = st.fixed_dictionaries(
@@ -198,7 +200,9 @@ def test_the_check_agrees_with_the_reference_implementation(value: Any, schema: 
 
 def test_references_and_paths() -> None:
     schema = {
-        "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}},
+        "$defs": {
+            "node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
+        },
         "properties": {"root": {"$ref": "#/$defs/node"}, "list": {"items": {"type": "number"}}},
     }
     assert problems_of({"root": {"next": {"next": {"n": 1}}}, "list": [1]}, schema) == []
@@ -223,8 +227,12 @@ class TestFilling:
         assert server.requests[0].body["response_format"]["json_schema"]["name"] == "Point"
 
     async def test_the_native_mode_refused(self, openai_server: Start) -> None:
-        body = {"error": {"message": "This model does not support response_format json_schema", "param": "response_format"}}
-        server = openai_server([error(400, body), say('```json\n{"x": 1, "y": 2}\n```'), call(("Point", {"x": 3, "y": 4}))])
+        body = {
+            "error": {"message": "This model does not support response_format json_schema", "param": "response_format"}
+        }
+        server = openai_server(
+            [error(400, body), say('```json\n{"x": 1, "y": 2}\n```'), call(("Point", {"x": 3, "y": 4}))]
+        )
         model = ChatOpenAI(base_url=server.url, api_key="x", model="m")
         assert (await fill_format(model, self.request(), made(Point))).value == {"x": 1, "y": 2}
         assert (await fill_format(model, self.request(), made(Point))).value == {"x": 3, "y": 4}

@@ -13,12 +13,12 @@ import openai
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
+
+from tests.support.openai_server import Frame, ScriptedServer, call, error, raw, say, text_frame
 from turngraph.llm.call import ModelRequest, stream_round
 from turngraph.llm.clean import clean_model
 from turngraph.llm.loop_clients import LoopClients, clients_of
 from turngraph.llm.wire import TurnChatOpenAI, WireOptions, from_chat_openai
-
-from tests.support.openai_server import Frame, ScriptedServer, call, error, raw, say, text_frame
 
 Start = Callable[..., ScriptedServer]
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
@@ -37,9 +37,7 @@ async def added_up(model: ChatOpenAI, messages: Any = "hi", **kwargs: Any) -> AI
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_reasoning_is_kept_and_written_back_in_its_field(
-    openai_server: Start, name: str, streamed: bool
-) -> None:
+async def test_reasoning_is_kept_and_written_back_in_its_field(openai_server: Start, name: str, streamed: bool) -> None:
     server = openai_server([say("Answer.", chunks=3, reasoning="because", reasoning_field=name), say("ok")])
     model = from_chat_openai(plain(server))
     said: AIMessage = await added_up(model) if streamed else await model.ainvoke("hi")
@@ -120,7 +118,11 @@ async def test_usage_is_read_from_any_place(openai_server: Start, frame: Any) ->
         {"choices": [{"index": 0, "delta": None}]},
         {"choices": [{"index": 0, "delta": {"content": None, "tool_calls": [None, 3]}}]},
         {"choices": [{"index": 0, "delta": {"tool_calls": {"a": 1}}}]},
-        {"choices": [{"index": 0, "delta": {"content": [{"type": "text", "text": ""}, 4, {"text": None}, {"type": "text"}]}}]},
+        {
+            "choices": [
+                {"index": 0, "delta": {"content": [{"type": "text", "text": ""}, 4, {"text": None}, {"type": "text"}]}}
+            ]
+        },
     ],
 )
 async def test_broken_frames_are_passed_over(openai_server: Start, frame: Any) -> None:

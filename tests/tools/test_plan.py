@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from turngraph.state.calls import Call
 from turngraph.state.settings import TurnSettings
-from turngraph.tools import texts
 from turngraph.tools.answers import normalise_resume
 from turngraph.tools.pause import build_payload
 from turngraph.tools.permission import decide_permission, digest
@@ -164,7 +163,7 @@ def test_what_cannot_run_is_answered_in_words_the_model_can_use() -> None:
     calls = [call("nowhere", 0), call("later", 1), call("never", 2), call("read", 3), call("both", 4), call("both", 5)]
     plan = plan_batch(
         calls,
-        facts(deferred={"later"}, problems={"c3": {"code": "cut_off", "text": texts.CUT_OFF}}, calls_left=1),
+        facts(deferred={"later"}, problems={"c3": {"code": "cut_off", "text": "Not run: cut off."}}, calls_left=1),
     )
     refused = {"c0": "unknown_tool", "c1": "not_loaded", "c2": "denied", "c3": "bad_call", "c5": "over_budget"}
     assert codes(plan) == refused

@@ -1,9 +1,9 @@
 """Throughput of the streaming text filters, and whether the time per character stays flat as the text grows.
 
-Run: python benchmarks/filters.py [--megabytes 4] [--chunk 4] [--largest 10000000]
-Prints MB/s (characters, millions, per second of processor time) in chunks of a few characters, as models stream them, for each filter
-and for both in a row; then nanoseconds per character from 1 KB to `--largest`, fed in chunks and in one piece, for
-plain text and for texts made to be slow.
+Run: python benchmarks/filters.py [--megabytes 4] [--chunk 4] [--largest 1000000] [--only NAME]
+Prints millions of characters per second of processor time, in chunks of a few characters as models stream them, for
+each filter and for both in a row; then nanoseconds per character from 1 KB to `--largest`, in chunks and in one piece,
+for ordinary texts and for texts made to be slow. `--only` leaves the texts whose names hold NAME.
 """
 
 import argparse
@@ -118,11 +118,13 @@ def throughput(characters: int, chunk: int) -> None:
         print(f"{name:10}" + "".join(f"{characters / each / 1e6:10.1f}" for each in best), flush=True)
 
 
-def growth(largest: int, chunk: int) -> None:
+def growth(largest: int, chunk: int, only: str) -> None:
     sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000, 10_000_000) if size <= largest]
     print(f"\nnanoseconds per character, both filters in a row, in chunks of {chunk} / in one piece")
     print(f"{'':24}" + "".join(f"{size:>18,}" for size in sizes))
     for name, parts in (TEXTS | SLOW).items():
+        if only not in name:
+            continue
         row = []
         for size in sizes:
             text = made(parts, size)
@@ -136,9 +138,10 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=4.0, help="characters (millions) for the throughput")
     parser.add_argument("--chunk", type=int, default=4, help="characters in a chunk")
     parser.add_argument("--largest", type=int, default=1_000_000, help="largest text for the growth, characters")
+    parser.add_argument("--only", default="", help="part of the name of a text, for the growth")
     options = parser.parse_args()
     throughput(int(options.megabytes * 1e6), options.chunk)
-    growth(options.largest, options.chunk)
+    growth(options.largest, options.chunk, options.only)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
+from langgraph.stream import CustomTransformer
 
 from turngraph.graph.node import NodeFunction, TurnNode
 from turngraph.graph.routes import (
@@ -65,7 +66,10 @@ def build_turn_graph(
     `structured`); settings as `context=TurnSettings(...)`. Raises InputError for tools that cannot be used.
     """
     parts = _parts(model, tools, capabilities, response_format, fallback_models, skills)
-    compiled = _drawing(parts).compile(checkpointer=checkpointer, store=store, name=name)
+    # The one place that adds it: a second one, on the server's module for example, fails every v3 run.
+    compiled = _drawing(parts).compile(
+        checkpointer=checkpointer, store=store, name=name, transformers=[CustomTransformer]
+    )
     graph = TurnGraph(parts=parts, **compiled.__dict__)
     return graph.with_config(recursion_limit=RECURSION_LIMIT)
 

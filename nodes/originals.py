@@ -2,16 +2,15 @@
 
 from langchain_core.messages import ToolMessage
 
+from turngraph.context.tokens import count_text
 from turngraph.nodes.closing import outcome
 from turngraph.state.calls import Call, CallOutcome
 from turngraph.state.channels import TurnState
-from turngraph.tools.results import page
-
-PAGE_CHARACTERS = 12_000
+from turngraph.tools.results import page_within
 
 
-def read_original(state: TurnState, call: Call) -> CallOutcome:
-    """The page of an original that the call asks for; an error in words for an unknown call id or a bad offset."""
+def read_original(state: TurnState, call: Call, max_tokens: int) -> CallOutcome:
+    """The page of an original, of at most `max_tokens`, that the call asks for; an error in words for an unknown call id or a bad offset."""
     wanted, offset = call["args"].get("call_id"), call["args"].get("offset", 0)
     texts: dict[str, str] = {
         message.tool_call_id: message.text for message in state["messages"] if isinstance(message, ToolMessage)
@@ -21,4 +20,4 @@ def read_original(state: TurnState, call: Call) -> CallOutcome:
         return outcome(call, "error", f"There is no tool result with the call id {wanted!r} on this thread.")
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         return outcome(call, "error", "offset must be a whole number of characters, 0 or more.")
-    return outcome(call, "ok", page(texts[wanted], offset, PAGE_CHARACTERS))
+    return outcome(call, "ok", page_within(texts[wanted], offset, max_tokens, count_text))

@@ -1,10 +1,19 @@
 """Runs one call of a batch and turns what came back into the call's outcome: the rim around `tools.run`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    message_chunk_to_message,
+    message_to_dict,
+)
 from langchain_core.tools import BaseTool
 from langgraph.runtime import get_runtime
 
@@ -14,6 +23,7 @@ from turngraph.nodes.closing import outcome
 from turngraph.nodes.parts import Visit
 from turngraph.state.calls import Call, CallOutcome
 from turngraph.state.channels import TurnState
+from turngraph.tools.clean import clean
 from turngraph.tools.effects import split_artifact
 from turngraph.tools.policy import ToolPolicy
 from turngraph.tools.redact import redact
@@ -83,7 +93,7 @@ def read_result(visit: Visit, call: Call, policy: ToolPolicy, raw: RawToolResult
         case Interrupted():
             return Asks(raw)
         case Failed(status=status, text=text):
-            return _outcome(visit, call, policy, status, redact(text), seconds)
+            return _outcome(visit, call, policy, status, clean(redact(text)), seconds)
         case Ok(value=value, artifact=artifact, update=update):
             effects, kept = split_artifact(artifact)
             content = to_text(value, blocks_ok=visit.settings.model_profile.string_tool_content is False)
@@ -92,9 +102,26 @@ def read_result(visit: Visit, call: Call, policy: ToolPolicy, raw: RawToolResult
                 result["artifact"] = kept
             if effects is not None:
                 result["effects"] = effects.to_json()
-            if update:
-                result["update"] = update
+            if said := said_besides(update.get("messages", [])):
+                result["update"] = {"messages": said}
             return result
+
+
+def said_besides(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """What a tool's Command adds to the tape besides its result, as plain JSON: other keys of the state are the turn's.
+
+    Only words are taken: calls that a tool puts into a message were made by no model and passed no gate, marks of
+    turngraph are turngraph's to give, and nothing is removed from the tape.
+    """
+    return [_words(message) for message in messages if not isinstance(message, RemoveMessage)]
+
+
+def _words(message: BaseMessage) -> dict[str, Any]:
+    given = message_chunk_to_message(message)
+    kept = {"content": to_text(given.content, blocks_ok=True), "id": given.id}
+    if isinstance(given, AIMessage | HumanMessage | SystemMessage):
+        return message_to_dict(type(given)(**kept, name=given.name))
+    return message_to_dict(HumanMessage(**kept))
 
 
 def _outcome(visit: Visit, call: Call, policy: ToolPolicy, status: Any, content: Any, seconds: float) -> CallOutcome:

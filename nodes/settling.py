@@ -1,6 +1,9 @@
 """Settling a batch: from outcomes to the tape's tool messages, the counts, and what the tools asked of the turn."""
 
 from typing import cast
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.messages import BaseMessage, messages_from_dict
 
 from turngraph.nodes import texts
 from turngraph.nodes.closing import marks_of, tool_message
@@ -26,14 +29,25 @@ def settle(visit: Visit, work: BatchWork, *, cancelled: bool = False) -> Update:
         if names:
             before: list[str] = progress.get(field, [])  # type: ignore[assignment]
             progress[field] = list(dict.fromkeys([*before, *names]))  # type: ignore[literal-required]
-    extra = [message for result in results for message in result.get("update", {}).get("messages", [])]
     return {
-        "messages": [*messages, *extra],
+        "messages": [*messages, *_besides(results, visit.turn_id, {message.id for message in work.state["messages"]})],
         "progress": progress,
         "batch": None,
         "originals": _originals(results),
         "grants": work.grants(),
     }
+
+
+def _besides(results: list[CallOutcome], turn_id: str, taken: set[str | None]) -> list[BaseMessage]:
+    """What tools said besides their results, after the batch. No message on the tape is replaced by it."""
+    added: list[BaseMessage] = []
+    for result in results:
+        for at, message in enumerate(messages_from_dict(result.get("update", {}).get("messages", []))):
+            if not message.id or message.id in taken:
+                message.id = str(uuid5(NAMESPACE_OID, f"{turn_id}:{result['call_id']}:{at}"))
+            taken.add(message.id)
+            added.append(message)
+    return added
 
 
 def counted(visit: Visit, work: BatchWork) -> Progress:

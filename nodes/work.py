@@ -132,7 +132,7 @@ class BatchWork:
         """What the tool gave; `read_tool_result` reads the thread's own originals."""
         call = run.call
         if call["name"] == "read_tool_result":
-            return read_original(self.state, call)
+            return read_original(self.state, call, self.visit.settings.max_tool_output_tokens)
         started = time.monotonic()
 
         def stopped(raw: RawToolResult) -> None:

@@ -24,7 +24,8 @@ config = {"configurable": {"thread_id": "t"}}
 with SqliteSaver.from_conn_string(database) as saver:
     graph = build_turn_graph(ScriptedModel(steps), [tool_policy(send, permission="ask")], checkpointer=saver)
     if phase == "pause":
-        print(graph.invoke({"messages": [("user", "go")]}, config)["__interrupt__"][0].value["action_requests"][0]["name"])
+        paused = graph.invoke({"messages": [("user", "go")]}, config)
+        print(paused["__interrupt__"][0].value["action_requests"][0]["name"])
     else:
         print(graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)["answer"])
         for snapshot in graph.get_state_history(config):

@@ -1,4 +1,4 @@
-"""Cancelled runs: text that was streamed is kept and marked, no effect starts, the turn is closed, the thread usable."""
+"""Cancelled runs: what was streamed is kept and marked, no effect starts, the turn is closed, the thread usable."""
 
 import asyncio
 import time

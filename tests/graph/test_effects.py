@@ -121,7 +121,7 @@ def test_deferred_tools_are_listed_loaded_and_kept_across_a_pause(openai_server:
     assert "rare" in server.requests[2].tool_names
     output, events = run(graph, Command(resume={"decisions": [{"type": "approve"}]}), thread())
     assert [m.text for m in output["messages"] if m.type == "tool"][-1] == "rare 2"
-    assert "must be loaded" in [m.text for m in output["messages"] if m.type == "tool"][0]
+    assert "must be loaded" in next(m.text for m in output["messages"] if m.type == "tool")
     assert "rare" in server.requests[3].tool_names
     check_turn(output, events)
 

@@ -92,7 +92,7 @@ def test_respond_answers_in_the_tools_place(openai_server: Any) -> None:
 
 
 def test_always_grants_the_same_call_from_then_on(openai_server: Any) -> None:
-    graph, effects, _, (server, _) = paused(openai_server, ONE, ONE_AGAIN, call(("send", {"to": "eve"})), say("ok"))
+    graph, effects, _, _ = paused(openai_server, ONE, ONE_AGAIN, call(("send", {"to": "eve"})), say("ok"))
     output, _ = run(graph, Command(resume={"decisions": [{"type": "always", "scope": "call"}]}), thread())
     assert effects.done == ["send ann", "send ann"]
     assert pause_of(output)["action_requests"][0]["args"] == {"to": "eve"}

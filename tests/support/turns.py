@@ -22,7 +22,9 @@ def thread(name: str = "t1") -> dict[str, Any]:
     return {"configurable": {"thread_id": name}}
 
 
-def run(graph: Any, input: Any, config: Any = None, *, way: Way = "stream", **kwargs: Any) -> tuple[Any, list[dict[str, Any]]]:
+def run(
+    graph: Any, input: Any, config: Any = None, *, way: Way = "stream", **kwargs: Any
+) -> tuple[Any, list[dict[str, Any]]]:
     """The final output and the custom events of one run (no events where the way gives none)."""
     if isinstance(input, str):
         input = {"messages": [("user", input)]}

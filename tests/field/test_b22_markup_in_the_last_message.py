@@ -1,0 +1,91 @@
+"""B22 (sglang#30925, vllm#55080, DeepTutor#672): told not to call tools, the model calls one all the same."""
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.support.openai_server import call, say
+from tests.support.turns import check_turn, run, thread
+from tests.support.wire import both_ways, check_requests, client
+from turngraph.graph import TurnSettings, build_turn_graph
+
+JSON_CALL = '<tool_call>{"name": "search", "arguments": {"query": "again"}}</tool_call>'
+DSML = (
+    '<｜｜DSML｜｜tool_calls><｜｜DSML｜｜invoke name="search"><｜｜DSML｜｜parameter name="query" string="true">again'
+    "</｜｜DSML｜｜parameter></｜｜DSML｜｜invoke></｜｜DSML｜｜tool_calls>"
+)
+NO_SUCH_TOOL = '<tool_call>{"name": "fetch", "arguments": {"url": "x"}}</tool_call>'
+INVOKE = '<function_calls><invoke name="search"><parameter name="query">again</parameter></invoke></function_calls>'
+MARKUPS = {"json": JSON_CALL, "dsml": DSML, "no-such-tool": NO_SUCH_TOOL, "invoke": INVOKE}
+
+ONE_ROUND = TurnSettings(max_rounds=1)
+
+
+def graph_with(server: Any, streamed: bool, ran: list[str]) -> Any:
+    def search(query: str) -> str:
+        """Search."""
+        ran.append(query)
+        return f"found {query}"
+
+    return build_turn_graph(client(server, streamed), [search], checkpointer=InMemorySaver())
+
+
+def clean(output: dict[str, Any], events: list[dict[str, Any]]) -> None:
+    shown = [e["text"] for e in events if e["type"] == "content"] + [m.text for m in output["messages"]]
+    assert not any(mark in text for text in shown for mark in ("<tool_call", "DSML", "<invoke", "function_calls"))
+
+
+@both_ways
+@pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
+def test_b22_markup_alone_is_no_answer(openai_server: Any, markup: str, streamed: bool) -> None:
+    ran: list[str] = []
+    server = openai_server(
+        [call(("search", {"query": "first"})), say(markup, chunks=3), say("Next turn.")], strict=True
+    )
+    graph = graph_with(server, streamed, ran)
+    output, events = run(graph, "go", thread(), context=ONE_ROUND)
+    assert ran == ["first"]
+    assert server.requests[1].body["tool_choice"] == "none"
+    assert "found first" in output["answer"]
+    assert (output["receipt"]["status"], output["receipt"]["stop_reason"]) == ("incomplete", "max_rounds")
+    clean(output, events)
+    check_turn(output, events)
+    output, events = run(graph, "more", thread())
+    assert output["answer"] == "Next turn."
+    check_requests(server)
+
+
+@both_ways
+def test_b22_a_real_call_in_the_last_message_never_runs(openai_server: Any, streamed: bool) -> None:
+    ran: list[str] = []
+    server = openai_server([call(("search", {"query": "first"})), call(("search", {"query": "second"}))], strict=True)
+    output, events = run(graph_with(server, streamed, ran), "go", thread(), context=ONE_ROUND)
+    assert ran == ["first"]
+    assert "found first" in output["answer"]
+    assert output["receipt"]["tool_calls"] == 1
+    check_turn(output, events)
+    check_requests(server)
+
+
+@both_ways
+@pytest.mark.parametrize("markup", MARKUPS.values(), ids=MARKUPS)
+def test_b22_text_beside_the_markup_is_the_answer(openai_server: Any, markup: str, streamed: bool) -> None:
+    ran: list[str] = []
+    last = say(f"From what I found: first.\n{markup}", chunks=1)
+    server = openai_server([call(("search", {"query": "first"})), last], strict=True)
+    output, events = run(graph_with(server, streamed, ran), "go", thread(), context=ONE_ROUND)
+    assert ran == ["first"]
+    assert output["answer"].strip() == "From what I found: first."
+    clean(output, events)
+    check_turn(output, events)
+
+
+@both_ways
+def test_b22_a_server_that_deletes_the_markup_leaves_nothing(openai_server: Any, streamed: bool) -> None:
+    ran: list[str] = []
+    server = openai_server([call(("search", {"query": "first"})), say("", finish="tool_calls")], strict=True)
+    output, events = run(graph_with(server, streamed, ran), "go", thread(), context=ONE_ROUND)
+    assert "found first" in output["answer"]
+    assert output["receipt"]["stop_reason"] == "max_rounds"
+    check_turn(output, events)

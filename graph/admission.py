@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from turngraph.graph.routes import MIN_RECURSION_LIMIT
@@ -26,7 +27,16 @@ class Admitted:
 
 def is_nested(config: RunnableConfig | None) -> bool:
     """Whether this run is part of another graph's run, which then owns resumes and limits."""
-    return "__pregel_read" in (config or {}).get("configurable", {})
+    return "__pregel_read" in configurable_of(config)
+
+
+def configurable_of(config: RunnableConfig | None) -> dict[str, Any]:
+    """The `configurable` that LangGraph will use: the caller's, over that of the node or tool that this call is made
+    in, unless the caller names a thread (or checkpoint) of its own."""
+    given = (config or {}).get("configurable", {})
+    if any(given.get(key) for key in ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map")):
+        return given
+    return {**(var_child_runnable_config.get() or {}).get("configurable", {}), **given}
 
 
 def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | None, context: Any) -> Admitted:

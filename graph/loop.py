@@ -1,6 +1,7 @@
 """The process-wide background loop on which sync callers run the one async core."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -11,6 +12,16 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+
+
+def _forget() -> None:
+    """In a forked child the thread of the loop does not exist, and its lock may be held for ever."""
+    global _loop, _lock
+    _loop, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def background_loop() -> asyncio.AbstractEventLoop:

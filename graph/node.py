@@ -6,9 +6,11 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from turngraph.graph.lease import take_lease
 from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts, Visit, open_visit
 from turngraph.state.channels import TurnState, Update
+from turngraph.state.errors import TurnConflict
 
 NodeFunction = Callable[[TurnState, Visit], Coroutine[Any, Any, Update]]
 
@@ -30,9 +32,17 @@ class TurnNode(Runnable[TurnState, Update]):
 
     async def _run(self, state: TurnState) -> Update:
         visit = open_visit(self._parts, state)
-        visit.scope.visits += 1
-        if not self._cuttable:
-            return await self._function(state, visit)
+        scope = visit.scope
+        scope.visits += 1
+        if scope.nested and scope.held is None and visit.can_pause:
+            scope.held = await take_lease(self._parts, visit)
+        update = await (self._cut(state, visit) if self._cuttable else self._function(state, visit))
+        if scope.lost:
+            raise TurnConflict("Another runner took this thread over, because this one was silent for too long.")
+        return update
+
+    async def _cut(self, state: TurnState, visit: Visit) -> Update:
+        """The node in a task that the run's scope can cancel."""
         task: asyncio.Task[Update] = asyncio.create_task(self._function(state, visit))
         visit.scope.enter(task)
         try:

@@ -11,11 +11,13 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
-from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, wants_resume
+from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, wants_resume
+from turngraph.graph.lease import aholding, holding, leased_thread
 from turngraph.nodes.parts import TurnParts
-from turngraph.nodes.scope import RunScope, open_scope
+from turngraph.nodes.scope import RunScope, enter_scope, new_scope
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
 from turngraph.state.settings import TurnSettings
+from turngraph.tools.journal import Journal
 
 STOP_SECONDS = 10.0
 """How long a cancelled run may take to close its turn before it is stopped where it stands."""
@@ -44,47 +46,60 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> Iterator[Any]:
         """As LangGraph's `stream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
-        admitted = self._admit(input, config, context)
-        if wants_resume(admitted) and not is_nested(config):
-            admitted = check_resume(admitted, self.get_state(config or {}), strict=not is_served(config))
+        admitted, scope, needed = self._open(input, config, context)
         kwargs.setdefault("output_keys", self.output_channels)
-        yield from _drain(
-            lambda: super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
-        )
+        with holding(needed, scope.lose):
+            if wants_resume(admitted) and not is_nested(config):
+                admitted = check_resume(admitted, self.get_state(config or {}))
+
+            def start() -> Iterator[Any]:
+                return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
+
+            yield from _drain(start, scope)
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """As LangGraph's `astream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
-        admitted = self._admit(input, config, context)
-        if wants_resume(admitted) and not is_nested(config):
-            admitted = check_resume(admitted, await self.aget_state(config or {}), strict=not is_served(config))
+        admitted, scope, needed = self._open(input, config, context)
         kwargs.setdefault("output_keys", self.output_channels)
-        inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
-        stream = _adrain(inner)
-        try:
-            async for item in stream:
-                yield item
-        finally:
-            await stream.aclose()
+        async with aholding(needed, scope.lose):
+            if wants_resume(admitted) and not is_nested(config):
+                admitted = check_resume(admitted, await self.aget_state(config or {}))
+            stream = _adrain(super().astream(admitted.input, config, context=admitted.context, **kwargs), scope)
+            try:
+                async for item in stream:
+                    yield item
+            finally:
+                await stream.aclose()
 
-    def _admit(self, input: Any, config: RunnableConfig | None, context: Any) -> Admitted:
-        return admit(input, config, self.config, context)
+    def _open(
+        self, input: Any, config: RunnableConfig | None, context: Any
+    ) -> tuple[Admitted, RunScope, tuple[Journal, str] | None]:
+        """What was admitted, the scope of the run, and the lease that it needs."""
+        admitted, scope = admit(input, config, self.config, context), new_scope()
+        if is_nested(config):
+            scope.nested = not scope.leased
+            return admitted, scope, None
+        needed = leased_thread(self, config)
+        scope.leased = needed is not None
+        return admitted, scope, needed
 
 
-def _drain(start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+def _drain(start: Callable[[], Iterator[Any]], scope: RunScope) -> Iterator[Any]:
     """Runs a sync stream in a thread of its own, so that Ctrl-C can stop its nodes and let the turn be closed."""
     items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    scope_of: list[RunScope] = []
 
     def pump() -> None:
-        scope_of.append(open_scope())
+        enter_scope(scope)
         try:
             for item in start():
                 items.put(item)
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread as it is
             items.put(_Raised(error))
         finally:
+            if scope.held is not None:
+                scope.held.give_up()
             items.put(_End)
 
     thread = threading.Thread(target=copy_context().run, args=(pump,), name="turngraph-stream", daemon=True)
@@ -95,25 +110,25 @@ def _drain(start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
                 raise item.error
             yield item
     except (KeyboardInterrupt, GeneratorExit):
-        if scope_of:
-            scope_of[0].cancel()
+        scope.cancel()
         thread.join(STOP_SECONDS)
         raise
 
 
-async def _adrain(stream: AsyncIterator[Any]) -> Any:
+async def _adrain(stream: AsyncIterator[Any], scope: RunScope) -> Any:
     """Runs an async stream in a task of its own, so that a cancel stops its nodes and lets the turn be closed."""
     items: asyncio.Queue[Any] = asyncio.Queue()
-    scope_of: list[RunScope] = []
 
     async def pump() -> None:
-        scope_of.append(open_scope())
+        enter_scope(scope)
         try:
             async for item in stream:
                 items.put_nowait(item)
         except BaseException as error:  # noqa: BLE001 - handed to the caller's task as it is
             items.put_nowait(_Raised(error))
         finally:
+            if scope.held is not None:
+                scope.held.give_up()
             items.put_nowait(_End)
 
     task = asyncio.create_task(pump())
@@ -123,10 +138,7 @@ async def _adrain(stream: AsyncIterator[Any]) -> Any:
                 raise item.error
             yield item
     except (asyncio.CancelledError, GeneratorExit):
-        if scope_of:
-            scope_of[0].cancel()
-        else:
-            task.cancel()
+        scope.cancel()
         _, late = await asyncio.wait({task}, timeout=STOP_SECONDS)
         for left in late:
             left.cancel()

@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatGeneration
 
 from turngraph.llm.calls import CallAssembler, NormalisedCalls, RawCall, normalise_calls
 from turngraph.llm.finish import finish_kind, is_cut
-from turngraph.llm.pieces import is_sealed, joined_details, merge_plain, read_piece, without_calls
+from turngraph.llm.pieces import PROVIDER, is_sealed, joined_details, merge_plain, read_piece, without_calls
 from turngraph.llm.text_tools import Piece, RawTextCall, TextCallParser
 from turngraph.llm.think import InlineThinkFilter
 from turngraph.llm.usage import UsageMeter
@@ -23,9 +23,6 @@ Delta: TypeAlias = tuple[Literal["content", "thinking"], str]
 
 TextCalls: TypeAlias = Literal["off", "rescue", "protocol"]
 """Whether calls are looked for in the text: never, native markup that slipped through, or the text protocol."""
-
-PROVIDER = "turngraph"
-"""`model_provider` of clean messages: content blocks of any other name could be read in that provider's own way."""
 
 _FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _NAME_KEYS = ("model_name", "model", "model_id")

@@ -137,9 +137,11 @@ class _Attempt:
 
         loop = asyncio.get_running_loop()
         idle = self.request.idle_timeout * (1 if self.prepared.streamed else WHOLE_ANSWER_FACTOR)
-        config: RunnableConfig = {"run_id": self.run_id}
+        config: RunnableConfig = {"run_id": self.run_id, "metadata": dict(self.request.trace), "tags": ["turngraph"]}
+        if self.request.run_name is not None:
+            config["run_name"] = self.request.run_name
         if self.request.hidden:
-            config["tags"] = ["nostream"]
+            config["tags"] = ["turngraph", "nostream"]
         try:
             async with asyncio.timeout(idle) as watchdog:
 

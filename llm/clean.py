@@ -19,10 +19,10 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import PrivateAttr
 
-from turngraph.llm.assemble import PROVIDER, Assembled, Delta, Reading, ResponseAssembler
+from turngraph.llm.assemble import Assembled, Delta, Reading, ResponseAssembler
 from turngraph.llm.binding import names_of, provider_of, streams, unbound
 from turngraph.llm.loop_clients import with_loop_clients
-from turngraph.llm.pieces import Part, block_parts, usage_metadata
+from turngraph.llm.pieces import PROVIDER, Part, block_parts, usage_metadata
 from turngraph.llm.wire import TurnChatOpenAI, from_chat_openai
 
 

@@ -13,7 +13,8 @@ _Model = TypeVar("_Model", bound=BaseChatOpenAI)
 
 
 class LoopClients:
-    """Stands in for an `AsyncOpenAI`: every attribute is that of the running loop's own client.
+    """Stands in for an `AsyncOpenAI`: every attribute is that of the running loop's own client (outside of loops, of
+    the original).
 
     `original` is never used for a request and never changed. Retries are off: they are counted elsewhere.
     `typed`: frames of streams come as the SDK's objects, which adapters with their own conversion expect.
@@ -37,7 +38,7 @@ class LoopClients:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.current(), name)
+        return getattr(self.current() if _in_loop() else self.original, name)
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "LoopClients":
         return self
@@ -64,6 +65,14 @@ class LoopClients:
 
 _OPTIONS = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
 """Arguments of the SDK's methods, and what its requests call them."""
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _Completions:

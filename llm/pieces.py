@@ -13,6 +13,10 @@ from turngraph.llm.calls import CallFragment, RawCall, from_langchain
 
 Part: TypeAlias = tuple[Literal["text", "reasoning"], str]
 
+PROVIDER = "turngraph"
+"""`model_provider` of our messages: under any other name LangChain reads blocks in that provider's own way, and with
+`openai` it leaves reasoning out."""
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 _PRIVATE = frozenset({"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "parsed"})

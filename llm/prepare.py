@@ -93,14 +93,18 @@ def _wire_options(model: TurnChatOpenAI, request: ModelRequest, terms: Terms) ->
     if not terms.temperature:
         dropped.add("temperature")
     if terms.max_tokens_name is None:
-        dropped.add("max_completion_tokens")
+        dropped |= {"max_completion_tokens", "max_output_tokens"}
     if not terms.stream_usage:
         dropped.add("stream_options")
     extra: dict[str, Any] = {}
     usable = bool(request.tools) and request.tool_choice == "auto"
     # Compatible servers hold calls to the schema too, so beside usable tools it is sent to OpenAI only.
     if request.response_format is not None and terms.schema and (not usable or model.openai_api_base is None):
-        extra["response_format"] = request.response_format.native()
+        native = request.response_format.native()
+        if model._use_responses_api({}):
+            extra["text"] = {"format": {"type": native["type"], **native["json_schema"]}}
+        else:
+            extra["response_format"] = native
     return WireOptions(
         reasoning_back=terms.reasoning_back,
         stream_usage=False if not terms.stream_usage else (None if model.stream_usage is False else True),
@@ -114,7 +118,7 @@ def _messages(request: ModelRequest, terms: Terms) -> list[BaseMessage]:
     messages = list(request.messages)
     if terms.text_protocol:
         messages = render_for_text(messages)
-        if request.tool_choice == "auto":
+        if request.tools and request.tool_choice == "auto":
             messages = _with_system(messages, tools_prompt(request.tools))
     if not terms.images:
         messages = [_without_images(each) for each in messages]

@@ -25,6 +25,7 @@ Fact: TypeAlias = Literal[
     "images",
     "json_schema",
     "streaming",
+    "tool_streaming",
     "max_tokens_name",
     "dropped",
 ]

@@ -31,7 +31,7 @@ class ModelRequest:
     `profile` is what is declared of the model; learned facts are added. `taken_ids` are call ids on the tape.
     `idle_timeout` is seconds without a chunk, `window` tokens. `estimate` counts tokens where usage is missing.
     `reshape` gives the messages again once the profile has changed; without it a refused shape is an error.
-    `hidden` keeps the call out of every stream.
+    `hidden` keeps the call out of every stream. `trace` is metadata of the call's run, `run_name` its name in traces.
     """
 
     messages: Sequence[BaseMessage]
@@ -50,6 +50,8 @@ class ModelRequest:
     response_format: OutputFormat | None = None
     reshape: Callable[[ModelProfile], Sequence[BaseMessage]] | None = None
     hidden: bool = False
+    trace: Mapping[str, Any] = field(default_factory=dict)
+    run_name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,12 @@ class Change:
 
 def first_terms(request: ModelRequest, profile: ModelProfile, facts: Mapping[str, Any]) -> Terms:
     """The terms of the first attempt, from what is declared, known and learned."""
+    whole = facts.get("tool_streaming") is False
     speaks_text = request.text_tools == "always" or (request.text_tools == "auto" and profile.native_tools is False)
     return Terms(
-        text_protocol=bool(request.tools) and speaks_text,
+        text_protocol=speaks_text,
         none_mode="bare" if profile.tool_choice is False else "choice",
-        stream=facts.get("streaming") is not False,
+        stream=facts.get("streaming") is not False and not (whole and request.tools and not speaks_text),
         stream_usage=profile.stream_usage is not False,
         temperature=facts.get("temperature") is not False,
         images=facts.get("images") is not False,
@@ -153,7 +156,7 @@ def _adapted(terms: Terms, fault: ProviderFault, request: ModelRequest) -> Chang
 
 def _without_native_tools(terms: Terms, fault: ProviderFault, request: ModelRequest) -> Change | None:
     if fault.detail == "stream" and terms.stream:
-        return Change(replace(terms, stream=False), "streaming")
+        return Change(replace(terms, stream=False), "tool_streaming")
     if terms.text_protocol or request.text_tools == "never":
         return None
     return Change(replace(terms, text_protocol=True), "native_tools")

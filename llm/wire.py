@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, model_validator
 
 from turngraph.llm.loop_clients import loop_clients
-from turngraph.llm.pieces import clean_text, usage_metadata
+from turngraph.llm.pieces import PROVIDER, clean_text, usage_metadata
 from turngraph.llm.usage import UsageMeter
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -198,7 +198,7 @@ def _chunk_of(said: Mapping[str, Any]) -> AIMessageChunk:
     return AIMessageChunk(
         content=_content_of(said),
         additional_kwargs=_reasoning_kwargs(said),
-        response_metadata={"model_provider": "openai"},
+        response_metadata={"model_provider": PROVIDER},
         tool_call_chunks=[
             tool_call_chunk(name=name, args=args, id=call_id, index=index)
             for index, call_id, name, args in _raw_calls(said)
@@ -225,7 +225,7 @@ def _message_of(said: Mapping[str, Any]) -> AIMessage:
     return AIMessage(
         content=_content_of(said),
         additional_kwargs=kwargs,
-        response_metadata={"model_provider": "openai"},
+        response_metadata={"model_provider": PROVIDER},
         tool_calls=calls,
         invalid_tool_calls=invalid,
     )

@@ -108,7 +108,8 @@ async def _answered(state: TurnState, visit: Visit, outcome: Answered, tape: Tap
         finish=result.finish,
     )
     decision = decide_round(facts, visit.progress, visit.settings)
-    role: CallRole = "narration" if facts.calls else "finish"
+    # An empty round may hold white space, which is no part of the answer.
+    role: CallRole = "narration" if facts.calls or not facts.text.strip() else "finish"
     visit.emit(number)("round_finished", call_role=role, finish_reason=result.finish, usage=dict(result.usage))
     changes: dict[str, Any] = {
         "rounds": visit.progress["rounds"] + 1,

@@ -15,6 +15,7 @@ from turngraph.llm.profile import effective_profile
 from turngraph.nodes.belt import Belt
 from turngraph.nodes.emit import DeltaEvents
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.trace import trace_of
 from turngraph.state.anchors import Anchor
 from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
@@ -190,6 +191,7 @@ async def _one(
         window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
         response_format=visit.parts.response_format,
         reshape=reshape,
+        trace=trace_of(visit, "round" if plan.tool_choice == "auto" else "forced_finish", views[0]),
     )
     async with asyncio.timeout(plan.seconds):
         return await stream_round(model, request, deltas, progress), views[-1]

@@ -15,6 +15,7 @@ from langgraph.store.base import BaseStore
 from turngraph.llm.loading import model_window, resolve_model
 from turngraph.llm.structured import OutputFormat
 from turngraph.nodes.emit import emitter
+from turngraph.nodes.nesting import outer_turn
 from turngraph.nodes.scope import RunScope, current_scope
 from turngraph.state.anchors import TurnAnchor
 from turngraph.state.channels import Progress, TurnState
@@ -132,6 +133,22 @@ def given_settings(context: Any) -> TurnSettings | None:
         raise InputError(f"These turn settings cannot be used: {error}") from error
 
 
+def settings_of_run(context: Any, recorded: TurnSettings | None = None) -> TurnSettings:
+    """The settings in force: those of a turn that starts, or the `recorded` ones, tightened by a context given now.
+
+    Inside a tool of another turn a context that is only handed down is that turn's, not this one's; its permissions
+    hold here all the same.
+    """
+    outer = outer_turn()
+    inherited = outer is not None and context is outer.context
+    given = None if inherited else given_settings(context)
+    if recorded is None:
+        settings = given or TurnSettings()
+    else:
+        settings = recorded if given is None else tighten(recorded, given)
+    return settings if outer is None else tighten(settings, outer.floor())
+
+
 def thread_of(config: RunnableConfig) -> str:
     """The journal's key of a thread: thread id, and the namespace where the turn runs inside another graph."""
     configurable = config.get("configurable", {})
@@ -153,13 +170,12 @@ def open_visit(parts: TurnParts, state: TurnState) -> Visit:
     config = get_config()
     anchor = turn_anchor(state)
     runtime = get_runtime()
-    given = given_settings(runtime.context)
     recorded = TurnSettings.model_validate(anchor.get("settings", {})) if anchor else TurnSettings()
     checkpointer = config.get("configurable", {}).get("__pregel_checkpointer")
     return Visit(
         parts=parts,
         config=config,
-        settings=tighten(recorded, given) if given is not None else recorded,
+        settings=settings_of_run(runtime.context, recorded),
         anchor=anchor,
         progress=state.get("progress", {}),
         thread=thread_of(config),

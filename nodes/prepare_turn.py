@@ -11,7 +11,7 @@ from langgraph.runtime import get_runtime
 from turngraph.context.tokens import warm_up
 from turngraph.nodes import texts
 from turngraph.nodes.closing import close_calls, marks_of
-from turngraph.nodes.parts import TurnParts, Visit, given_settings
+from turngraph.nodes.parts import TurnParts, Visit, settings_of_run
 from turngraph.nodes.queued import take_queued
 from turngraph.nodes.receipts import late_receipt
 from turngraph.state.anchors import TurnAnchor
@@ -38,7 +38,7 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     queued = await take_queued(visit, state)
     tape = [*state.get("messages", []), *closed, *queued]
     first, last = turn_input(tape, visit.anchor)
-    settings = given_settings(get_runtime().context) or TurnSettings()
+    settings = settings_of_run(get_runtime().context)
     turn_id = _turn_id(visit, last, len(state.get("anchors", [])))
     visit.settings, visit.progress = settings, fresh_progress(turn_id, settings)
     _, name = await visit.model()

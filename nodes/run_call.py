@@ -20,6 +20,7 @@ from langgraph.runtime import get_runtime
 from turngraph.context.tokens import count_text
 from turngraph.nodes import texts
 from turngraph.nodes.closing import outcome
+from turngraph.nodes.nesting import enter_tools
 from turngraph.nodes.parts import Visit
 from turngraph.state.calls import Call, CallOutcome
 from turngraph.state.channels import TurnState
@@ -70,6 +71,7 @@ async def run_call(
     Raises CancelledError only when cancelled from outside; `on_stopped` was told then how the tool ended.
     """
     started = time.monotonic()
+    enter_tools(context.context, visit.settings)
     raw = await run_tool(
         tool,
         call,
@@ -113,7 +115,7 @@ def said_besides(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     Only words are taken: calls that a tool puts into a message were made by no model and passed no gate, marks of
     turngraph are turngraph's to give, and nothing is removed from the tape.
     """
-    return [_words(message) for message in messages if not isinstance(message, RemoveMessage)]
+    return [_words(message) for message in messages if message.content and not isinstance(message, RemoveMessage)]
 
 
 def _words(message: BaseMessage) -> dict[str, Any]:

@@ -18,6 +18,14 @@ class RunScope:
     cancelled: bool = False
     visits: int = 0
     """Nodes entered so far; a run that continues another one enters its first node with 1."""
+    leased: bool = False
+    """Whether this run, or the one that it is part of, holds the lease of its thread."""
+    nested: bool = False
+    """Whether this run is part of one that holds none: its first node takes a lease of its own."""
+    held: Any = None
+    """The lease that the first node took."""
+    lost: bool = False
+    """Whether another runner took the lease over: this run may not write any more."""
     _tasks: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -42,6 +50,12 @@ class RunScope:
             loop.call_soon_threadsafe(task.cancel)
 
 
+    def lose(self) -> None:
+        """The lease is gone: stops the run like a cancel, and nothing of it is written."""
+        self.lost = True
+        self.cancel()
+
+
 _scope: ContextVar[RunScope | None] = ContextVar("turngraph_run_scope", default=None)
 
 
@@ -51,8 +65,12 @@ def current_scope() -> RunScope:
     return scope if scope is not None else RunScope()
 
 
-def open_scope() -> RunScope:
-    """Opens the scope of a new run in the current context."""
-    scope = RunScope()
+def new_scope() -> RunScope:
+    """The scope of a run that is about to start. Inside a run that holds a lease it is part of that one."""
+    outer = _scope.get()
+    return RunScope(leased=outer is not None and outer.leased)
+
+
+def enter_scope(scope: RunScope) -> None:
+    """Makes this the scope of the current context."""
     _scope.set(scope)
-    return scope

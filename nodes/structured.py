@@ -14,6 +14,7 @@ from turngraph.llm.structured import OutputFormat
 from turngraph.nodes.belt import Belt
 from turngraph.nodes.model_call import Tape, make_view
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.trace import trace_of
 from turngraph.state.receipt import Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW
 from turngraph.tools.redact import describe_error
@@ -72,5 +73,7 @@ async def _fill(visit: Visit, tape: Tape, belt: Belt, fmt: OutputFormat, model: 
         max_retries=settings.max_retries,
         estimate=count_tokens,
         window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
+        trace=trace_of(visit, "structured_answer", seen),
+        run_name="turngraph structured answer",
     )
     return await fill_format(model, request, fmt)

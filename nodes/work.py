@@ -124,9 +124,11 @@ class BatchWork:
             return
         if run.note:
             result["content"] = _noted(run.note, result["content"])
-        self._keep(result)
-        if claimed:
-            await journal.settle(*where, result)
+        try:
+            if claimed:
+                await journal.settle(*where, result)
+        finally:  # a cancel that comes now does not make a finished call a cancelled one
+            self._keep(result)
 
     async def _result(self, run: Run) -> CallOutcome | Asks:
         """What the tool gave; `read_tool_result` reads the thread's own originals."""

@@ -54,7 +54,7 @@ def reduce_messages(tape: list[AnyMessage] | None, writes: Sequence[Any]) -> lis
     result: list[BaseMessage | None] = list(tape or [])
     index = {message.id: at for at, message in enumerate(result) if message is not None}
     for write in writes:
-        for message in coerce_messages(write, len(result)):
+        for message in coerce_messages(write, len(index)):
             if isinstance(message, RemoveMessage):
                 if message.id == REMOVE_ALL_MESSAGES:
                     result, index = [], {}

@@ -174,7 +174,10 @@ def _read(attempt: _Attempt, ended: Ended) -> RawToolResult:
     value, artifact = (box.value, None) if box.returned else (response, None)
     if box.returned and attempt.tool.response_format == "content_and_artifact":
         value, artifact = box.value
-    given = read_given(value, artifact, attempt.call)
+    try:
+        given = read_given(value, artifact, attempt.call)
+    except Exception as error:  # noqa: BLE001 - a Command or message that cannot be read fails its own call only
+        return Failed("error", f"The tool ran, and what it returned cannot be read: {describe(error)}")
     if given.failed:
         return Failed("error", ToolMessage(given.value, tool_call_id=attempt.call["id"]).text)
     return Ok(given.value, given.artifact, given.update)

@@ -52,6 +52,6 @@ def test_b43_a_provider_that_refuses_without_it_is_understood(openai_server: Any
     server = openai_server(answer)
     graph = build_turn_graph(chat(server), [search], checkpointer=InMemorySaver())
     output, events = run(graph, "go", thread())
-    assert output["answer"] == "Found."
+    assert (output["answer"], output["receipt"]["status"]) == ("Found.", "completed")
     assert sent_back(server, "reasoning_content") == ["I should look."]
     check_turn(output, events)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -238,6 +240,35 @@ class TestBrokenStreams:
         assert failed.partial.problems == {}
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(["a", " b", "<think>", "</think>", "<", "\n", "`", '"', "[", "é"]), max_size=8),
+            st.sampled_from([None, "transport", "auth"]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 3),
+)
+def test_what_is_shown_is_kept_and_never_repeated(attempts: list[tuple[list[str], str | None]], retries: int) -> None:
+    faults = {None: None, "transport": ConnectionError("gone"), "auth": PermissionError("401 invalid api key")}
+    replies = [ScriptedReply(chunks=pieces, fault=faults[fault]) for pieces, fault in attempts]
+    model = ScriptedModel([*replies, "end"])
+    shown = Shown()
+    request = ModelRequest([HumanMessage("hi")], max_retries=retries)
+    call_module.FIRST_DELAY, before = 0.0, call_module.FIRST_DELAY
+    try:
+        kept = asyncio.run(stream_round(model, request, shown)).message.text
+    except CallFailed as failed:
+        kept = failed.partial.message.text if failed.partial is not None else ""
+    finally:
+        call_module.FIRST_DELAY = before
+    assert shown.of("content") == kept
+    assert len(model.requests) <= retries + 1
+
+
 class TestSilence:
     async def test_a_stream_that_stops_talking(self, openai_server: Start) -> None:
         server = openai_server([hanging(say("One two", chunks=4), after=1)])
@@ -407,6 +438,31 @@ class TestTextProtocol:
         await ask(model, tools=[add], messages=again)
         assert [request.refused is not None for request in server.requests] == [True, False, False]
         assert "tool" not in server.requests[2].roles
+
+    async def test_history_is_text_for_calls_without_tools_too(self, openai_server: Start) -> None:
+        server = openai_server([say("one"), say("two")], no_tools=True)
+        model = plain(server)
+        await ask(model, tools=[add])
+        said = AIMessage("", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "c1"}])
+        await ask(model, messages=[HumanMessage("hi"), said, ToolMessage("1", tool_call_id="c1")])
+        assert "tool" not in server.requests[-1].roles
+        assert not any("tool_calls" in message for message in server.requests[-1].messages)
+
+    async def test_tools_refused_in_streams_only(self, openai_server: Start) -> None:
+        message = "This model doesn't support tool use in streaming mode."
+
+        def answer(request: Any) -> Any:
+            if request.body.get("stream") and request.tool_names:
+                return error(400, message)
+            return call(("add", {"a": 1})) if request.tool_names else say("text", chunks=1)
+
+        server = openai_server(answer)
+        model, shown = plain(server), Shown()
+        for _ in range(2):
+            assert (await ask(model, tools=[add])).message.tool_calls[0]["args"] == {"a": 1}
+        await ask(model, shown)
+        assert len(shown.deltas) == 4
+        assert [bool(request.body.get("stream")) for request in server.requests] == [True, False, False, True]
 
     async def test_never(self, openai_server: Start) -> None:
         server = openai_server([say("x")], no_tools=True)

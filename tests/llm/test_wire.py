@@ -18,6 +18,7 @@ from tests.support.openai_server import Frame, ScriptedServer, call, error, raw,
 from turngraph.llm.call import ModelRequest, stream_round
 from turngraph.llm.clean import clean_model
 from turngraph.llm.loop_clients import LoopClients, clients_of
+from turngraph.llm.structured import normalise_format
 from turngraph.llm.wire import TurnChatOpenAI, WireOptions, from_chat_openai
 
 Start = Callable[..., ScriptedServer]
@@ -136,9 +137,10 @@ async def test_surrogates_and_nul_never_reach_a_message(openai_server: Start) ->
 
 
 async def test_reasoning_blocks_show_in_content_blocks(openai_server: Start) -> None:
-    server = openai_server([say("Yes.", reasoning="since")])
-    said = await clean_model(plain(server)).ainvoke("hi")
-    assert [each["type"] for each in said.content_blocks] == ["reasoning", "text"]
+    server = openai_server([say("Yes.", reasoning="since")] * 2)
+    model = plain(server)
+    for said in (await clean_model(model).ainvoke("hi"), await added_up(from_chat_openai(model))):
+        assert [each["type"] for each in said.content_blocks] == ["reasoning", "text"]
 
 
 class TestUpgrade:
@@ -151,6 +153,7 @@ class TestUpgrade:
         assert (made.temperature, made.model_name) == (0.3, "m")
         assert isinstance(made.root_async_client, LoopClients)
         assert from_chat_openai(made) is made
+        assert str(made.root_async_client.base_url) == str(model.root_async_client.base_url)
 
     def test_subclasses_are_refused(self) -> None:
         azure = AzureChatOpenAI(api_key="x", azure_endpoint="https://x.example", api_version="1", model="m")
@@ -381,6 +384,16 @@ class TestResponsesApi:
         items = [each.get("type", each.get("role")) for each in asked[1]["input"]]
         assert items == ["message", "reasoning", "message", "function_call", "function_call_output"]
         assert asked[1]["input"][1]["encrypted_content"] == "sealed"
+
+    async def test_a_schema_goes_where_this_api_has_it(self) -> None:
+        fmt = normalise_format({"title": "Point", "type": "object", "properties": {"x": {"type": "integer"}}})
+        model, asked = self.model(self.frames('{"x": 1}', None))
+        request = ModelRequest([HumanMessage("hi")], response_format=fmt, max_output_tokens=30)
+        result = await stream_round(model, request, lambda *_: None)
+        assert result.message.content == '{"x": 1}'
+        assert asked[0]["text"]["format"]["name"] == "Point"
+        assert asked[0]["max_output_tokens"] == 30
+        assert "response_format" not in asked[0]
 
     async def test_an_incomplete_response_is_cut(self) -> None:
         model, _ = self.model(self.frames("Half", '{"a": ', status="incomplete"))

@@ -7,7 +7,8 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context.budget import budget_of
-from turngraph.context.render import Layout, Piece
+from turngraph.context.render import AUTOMATIC, Layout, Piece
+from turngraph.context.rounds import fold_rounds
 from turngraph.context.tape import read_tape
 from turngraph.context.tokens import ToolLike, message_tokens
 from turngraph.context.view import build_request
@@ -36,8 +37,8 @@ def plan_fold(
 ) -> FoldAnchor | None:
     """The fold of old closed results of the running turn, where the request passes `fold_at` of the room.
 
-    Oldest first, the newest batch never, a person's answers never. None where the request is small enough or the
-    gain would be too small, so that folding comes to an end.
+    Oldest first, the newest batch never, a person's answers never; where long results are rare, whole old rounds.
+    None where the request is small enough or the gain would be too small, so that folding comes to an end.
     """
     budget = budget_of(settings, tools, calibration)
     tape = read_tape(messages, anchors)
@@ -46,21 +47,22 @@ def plan_fold(
     if request.used <= threshold:
         return None
     excess, gain, chosen = request.used - int(threshold * FOLD_TO), 0, []
+    least = int(budget.room * LEAST_GAIN)
     for piece, size in _candidates(request.layout):
         if gain >= excess:
             break
         gain += size - PLACEHOLDER_TOKENS
         chosen.append(piece.keys[0])
-    if not chosen or gain < budget.room * LEAST_GAIN:
-        return None
-    turn_id = next(iter(sorted(tape.turns[-1].span.ids)), "")
+    if not chosen or gain < least:
+        return fold_rounds(tape, request.layout, excess, least)
+    turn_id = min(tape.turns[-1].span.ids, default="")
     return {
         "id": f"fold-{uuid5(NAMESPACE_OID, json.dumps([turn_id, chosen]))}",
         "kind": "fold",
         "turn_id": turn_id,
         "message_ids": chosen,
         "text": "",
-        "why": "fold_at",
+        "why": AUTOMATIC,
     }
 
 

@@ -24,11 +24,14 @@ Segment: TypeAlias = Literal["system", "tools", "summary", "history", "turn", "n
 Role: TypeAlias = Literal["system", "summary", "user", "assistant", "result", "answer", "note", "block", "filler"]
 
 SYSTEM_ID = "turngraph-system"
+AUTOMATIC = "fold_at"
+"""`why` of a fold that no tool asked for; a later one takes the place of an earlier one of its turn."""
+
 FOLDED_START = 80
 """Characters of a folded result that its placeholder shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each message of each view, at a third of the cost
 class Piece:
     """One message of the request. `keys` are the stored messages that it shows, `turn` their turn (-1: none)."""
 
@@ -106,7 +109,7 @@ class _Renderer:
     def render(self) -> None:
         """Adds the turn's pieces: units in order, folded ones replaced, checkpoint blocks and notes at their place."""
         units = self.turn.units
-        folds = sorted(self._folds(), key=lambda fold: fold[0])
+        folds = _newest_automatic(sorted(self._folds(), key=lambda fold: fold[0]))
         through = max((at for at, _ in folds), default=-1)
         notes = self._notes()
         newest = max((at for at, unit in enumerate(units) if unit.results), default=-1) if self.running else -1
@@ -162,13 +165,11 @@ class _Renderer:
         return placed
 
     def _seeded(self) -> str | None:
-        """The key of the message that carries the turn's seed: its first message, or its first human one."""
+        """The key of the message that carries the turn's seed: its first human one."""
         anchor = self.turn.span.anchor
         if anchor is None or not anchor.get("seed", "").strip():
             return None
-        human = [unit.head.key for unit in self.turn.units if isinstance(unit.head.message, HumanMessage)]
-        first = anchor.get("first_message_id", "")
-        return first if first in human else next(iter(human), None)
+        return next((unit.head.key for unit in self.turn.units if isinstance(unit.head.message, HumanMessage)), None)
 
     def _fold(self, unit: Unit, seeded: str | None) -> list[tuple[str, str]]:
         """A unit before a checkpoint: what the user said stays, results become placeholders, the rest leaves.
@@ -248,6 +249,12 @@ class _Renderer:
     ) -> None:
         segment: Segment = "turn" if self.running else "history"
         self.layout.pieces.append(Piece(message, segment, role, keys, self.number, newest, part))
+
+
+def _newest_automatic(folds: list[tuple[int, FoldAnchor]]) -> list[tuple[int, FoldAnchor]]:
+    """The folds without automatic ones that a later automatic one replaces: their blocks would add up for ever."""
+    automatic = [at for at, (_, anchor) in enumerate(folds) if anchor.get("why") == AUTOMATIC]
+    return [fold for at, fold in enumerate(folds) if at not in automatic[:-1]]
 
 
 def _with_seed(message: BaseMessage, seed: str) -> BaseMessage:

@@ -19,7 +19,7 @@ from turngraph.context.turns import TurnSpan, find_turns, keys_of, marks_of
 from turngraph.state.anchors import Anchor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each message of each view, at a third of the cost
 class Entry:
     """A message and the key that reports name it by; `index` is its place on the tape, -1 for one that repair made."""
 
@@ -28,7 +28,7 @@ class Entry:
     message: BaseMessage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unit:
     """A message that stands alone, or an assistant message with the result of each of its calls, in call order."""
 

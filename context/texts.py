@@ -49,6 +49,12 @@ def checkpoint(text: str, calls: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def rounds_folded(rounds: int, calls: Sequence[tuple[str, int]]) -> str:
+    """The text of an automatic fold of whole rounds: how many, and which tools they called how often."""
+    called = ", ".join(f"{name} {times}x" for name, times in calls)
+    return f"{rounds} earlier rounds of this turn were folded to save room. Tools called in them: {called or 'none'}."
+
+
 def folded(name: str, call_id: str, characters: int, start: str) -> str:
     """What stands in the place of one folded result."""
     return (

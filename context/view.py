@@ -9,9 +9,10 @@ from turngraph.context.arrange import arrange
 from turngraph.context.budget import Budget, budget_of
 from turngraph.context.render import Layout, Piece, Segment, lay_out
 from turngraph.context.report import make_report
+from turngraph.context.rounds import fold_rounds
 from turngraph.context.tape import Tape, read_tape
 from turngraph.context.tokens import ToolLike, message_tokens
-from turngraph.context.trim import Overrun, next_cut
+from turngraph.context.trim import LOW_WATER, Overrun, next_cut
 from turngraph.state.anchors import Anchor
 from turngraph.state.receipt import ContextReport
 from turngraph.state.settings import ModelProfile, TurnSettings
@@ -70,7 +71,7 @@ def view(
     made: list[Anchor] = []
     while True:
         request = build_request(tape, [*known, *made], settings, blocks, profile)
-        cut = next_cut(
+        cut: Anchor | None = next_cut(
             tape,
             Overrun(
                 request.layout.pieces,
@@ -80,6 +81,8 @@ def view(
                 settings.protected_turns,
             ),
         )
+        if cut is None and request.used > budget.room:
+            cut = fold_rounds(tape, request.layout, request.used - int(budget.room * LOW_WATER))
         if cut is None:
             return _seen(tape, request, budget, made)
         made.append(cut)

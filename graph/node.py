@@ -9,10 +9,25 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from turngraph.graph.lease import take_lease
 from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts, Visit, open_visit
+from turngraph.nodes.progress import lean
 from turngraph.state.channels import TurnState, Update
 from turngraph.state.errors import TurnConflict
 
 NodeFunction = Callable[[TurnState, Visit], Coroutine[Any, Any, Update]]
+
+
+APPENDED = frozenset({"messages", "anchors", "receipts", "originals", "grants"})
+RESET = frozenset({"batch", "answer", "receipt", "structured"})
+
+
+def changes(state: TurnState, update: Update, always: frozenset[str] = frozenset()) -> Update:
+    """The update without what changes nothing, but for the keys in `always`: each channel written is stored at every step."""
+    kept = {
+        key: value
+        for key, value in update.items()
+        if not (key in APPENDED and not value) and not (key in RESET - always and not value and not state.get(key))
+    }
+    return {**kept, "progress": lean(kept["progress"])} if "progress" in kept else kept
 
 
 class TurnNode(Runnable[TurnState, Update]):
@@ -23,6 +38,7 @@ class TurnNode(Runnable[TurnState, Update]):
         self._parts = parts
         self._function = function
         self._cuttable = cuttable
+        self._always = frozenset({"structured"} if parts.response_format is not None else ())
 
     def invoke(self, input: TurnState, config: RunnableConfig | None = None, **kwargs: Any) -> Update:  # noqa: ARG002
         return run_sync(self._run(input))
@@ -39,7 +55,7 @@ class TurnNode(Runnable[TurnState, Update]):
         update = await (self._cut(state, visit) if self._cuttable else self._function(state, visit))
         if scope.lost:
             raise TurnConflict("Another runner took this thread over, because this one was silent for too long.")
-        return update
+        return changes(state, update, self._always)
 
     async def _cut(self, state: TurnState, visit: Visit) -> Update:
         """The node in a task that the run's scope can cancel."""

@@ -92,15 +92,16 @@ def _drain(start: Callable[[], Iterator[Any]], scope: RunScope) -> Iterator[Any]
 
     def pump() -> None:
         enter_scope(scope)
+        last: Any = _End
         try:
             for item in start():
                 items.put(item)
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread as it is
-            items.put(_Raised(error))
+            last = _Raised(error)
         finally:
-            if scope.held is not None:
-                scope.held.give_up()
-            items.put(_End)
+            if scope.held is not None:  # before the caller goes on: its next run may come at once
+                scope.held.give_up().result()
+            items.put(last)
 
     thread = threading.Thread(target=copy_context().run, args=(pump,), name="turngraph-stream", daemon=True)
     thread.start()
@@ -121,15 +122,16 @@ async def _adrain(stream: AsyncIterator[Any], scope: RunScope) -> Any:
 
     async def pump() -> None:
         enter_scope(scope)
+        last: Any = _End
         try:
             async for item in stream:
                 items.put_nowait(item)
         except BaseException as error:  # noqa: BLE001 - handed to the caller's task as it is
-            items.put_nowait(_Raised(error))
+            last = _Raised(error)
         finally:
-            if scope.held is not None:
-                scope.held.give_up()
-            items.put_nowait(_End)
+            if scope.held is not None:  # before the caller goes on: its next run may come at once
+                await asyncio.shield(asyncio.wrap_future(scope.held.give_up()))
+            items.put_nowait(last)
 
     task = asyncio.create_task(pump())
     try:

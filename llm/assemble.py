@@ -105,6 +105,11 @@ class ResponseAssembler:
         return bool(self._raw or self._thinking or self._whole_calls or self._calls.finish())
 
     @property
+    def finished(self) -> bool:
+        """True once the provider said why the response ends."""
+        return finish_kind(self._raw_finish()) != "missing"
+
+    @property
     def text(self) -> str:
         """The visible text so far."""
         return "".join(self._content)

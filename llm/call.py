@@ -31,6 +31,9 @@ MAX_RETRY_AFTER = 60.0
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 8.0
 
+CLOSING_SECONDS = 10.0
+"""How long a stream may stay open after its finish reason, for usage to come."""
+
 MAX_CHANGES = 12
 """Refusals that one call adapts to; real providers refuse one or two things."""
 
@@ -146,14 +149,20 @@ class _Attempt:
             async with asyncio.timeout(idle) as watchdog:
 
                 def seen() -> None:
-                    watchdog.reschedule(loop.time() + idle)
+                    watchdog.reschedule(loop.time() + (min(idle, CLOSING_SECONDS) if self.assembler.finished else idle))
 
                 tapped = self.model.tapped(Tap(self.assembler, self.message_id, show, seen))
                 await tapped.ainvoke(self.prepared.messages, config, **self.prepared.kwargs)
-        except TimeoutError as error:
-            if watchdog.expired():
-                raise IdleStreamError(f"no chunk came for {idle:g} seconds") from error
+        except _ListenerError:
             raise
+        except Exception as error:  # noqa: BLE001 (adapters raise anything)
+            silent = isinstance(error, TimeoutError) and watchdog.expired()
+            failed = IdleStreamError(f"no chunk came for {idle:g} seconds") if silent else error
+            if not self.assembler.finished or _fault_of(failed).kind != "transport":
+                raise failed from (error if silent else error.__cause__)
+            # Only the way the connection was closed went wrong; the response is whole.
+            for delta in self.assembler.end():
+                show(delta)
         assembled = self.assembler.assembled()
         if assembled.finish == "missing" and self.prepared.reading.openai_wire and not self.assembler.began:
             raise EmptyStreamError("the stream ended without a word and without a finish reason")

@@ -32,8 +32,8 @@ def _ignore(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Tap:
-    """Where one call's response is read. `on_piece` is called for every raw chunk, before anything of it is shown.
-    `message_id` None: the id that LangChain gives."""
+    """Where one call's response is read. `on_piece` is called for every raw chunk, once it is read and before it is
+    shown. `message_id` None: the id that LangChain gives."""
 
     assembler: ResponseAssembler
     message_id: str | None = None
@@ -166,8 +166,9 @@ class CleanChatModel(BaseChatModel):
     ) -> AsyncGenerator[Delta]:
         async with aclosing(self._apieces(messages, stop, kwargs)) as pieces:
             async for piece in pieces:
+                deltas = tap.assembler.feed(piece)
                 tap.on_piece()
-                for delta in tap.assembler.feed(piece):
+                for delta in deltas:
                     tap.on_delta(delta)
                     yield delta
         for delta in tap.assembler.end():
@@ -178,8 +179,9 @@ class CleanChatModel(BaseChatModel):
         self, tap: Tap, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> Iterator[Delta]:
         for piece in self._pieces(messages, stop, kwargs):
+            deltas = tap.assembler.feed(piece)
             tap.on_piece()
-            for delta in tap.assembler.feed(piece):
+            for delta in deltas:
                 tap.on_delta(delta)
                 yield delta
         for delta in tap.assembler.end():

@@ -5,7 +5,6 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, messages_from_dict
 
-from turngraph.context.report import strip_for_receipt
 from turngraph.context.turns import last_visible_text
 from turngraph.llm.call import RoundResult
 from turngraph.nodes import texts
@@ -13,6 +12,7 @@ from turngraph.nodes.belt import Belt, belt_of
 from turngraph.nodes.closing import finishing_text, gathered
 from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.receipts import kept_context
 from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
 from turngraph.nodes.structured import structured_value
 from turngraph.state.anchors import NoteAnchor
@@ -57,7 +57,7 @@ async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
             continue
         message = messages_from_dict([record["batch"]])[0]
         if all(known.id != message.id for known in state["messages"]):
-            again = {"rounds": visit.progress["rounds"] + 1, "shown": visit.shown + 1, "next": "tools"}
+            again = {"rounds": visit.progress["rounds"] + 1, "next": "tools"}
             return {"messages": [message], "progress": {**visit.progress, **again}}
     return None
 
@@ -91,7 +91,6 @@ def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
         "models": outcome.models,
-        "shown": visit.shown + 1,
         **changes,
     }
     return cast(Progress, progress)
@@ -113,7 +112,7 @@ async def _answered(state: TurnState, visit: Visit, outcome: Answered, tape: Tap
     visit.emit(number)("round_finished", call_role=role, finish_reason=result.finish, usage=dict(result.usage))
     changes: dict[str, Any] = {
         "rounds": visit.progress["rounds"] + 1,
-        "context": strip_for_receipt(outcome.seen.report),
+        "context": kept_context(outcome.seen.report),
     }
     if (calibration := _calibration(visit, outcome)) is not None:
         changes["calibration"] = calibration
@@ -193,7 +192,8 @@ def _stopped(visit: Visit, outcome: Stopped) -> Update:
     cancelled = outcome.why == "cancelled"
     role: CallRole = "finish" if cancelled and kept else "narration"
     visit.emit(number)("round_finished", call_role=role, finish_reason=outcome.why, usage=dict(outcome.usage))
-    changes: dict[str, Any] = {"reason": outcome.why, "next": "forced"}
+    uncounted = visit.progress["uncounted"] + 1
+    changes: dict[str, Any] = {"reason": outcome.why, "next": "forced", "uncounted": uncounted}
     if cancelled:
         text = kept[0].text if kept else texts.CANCELLED_ANSWER
         changes |= {"next": "final", "final": {"kind": "round"} if kept else {"kind": "text", "text": text}}
@@ -211,7 +211,8 @@ async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
     kept = _partial(visit, outcome.partial, number, "broken")
     results = gathered(state["messages"], visit.turn_id)
     reason: StopReason = "context_window" if outcome.fault.kind == "overflow" else "provider_error"
-    changes: dict[str, Any] = {"reason": reason, "error": error, "next": "forced"}
+    uncounted = visit.progress["uncounted"] + 1
+    changes: dict[str, Any] = {"reason": reason, "error": error, "next": "forced", "uncounted": uncounted}
     if reason == "context_window":
         text = last_visible_text(state["messages"], visit.turn_id) or texts.fallback(reason, results)
         changes |= {"next": "final", "final": {"kind": "text", "text": text}}

@@ -46,7 +46,7 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
         "answer": answer,
         "receipt": receipt,
         "receipts": [receipt],
-        "progress": {"version": progress["version"], "turn_id": visit.turn_id, "phase": "closed"},
+        "progress": {"turn_id": visit.turn_id, "phase": "closed"},
         "batch": None,
     }
 

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage
 
-from turngraph.context.report import strip_for_receipt
 from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.call_llm import fill, mark, note
 from turngraph.nodes.closing import close_calls, finishing_text
 from turngraph.nodes.model_call import Answered, CallOutcome, CallPlan, Failed, Stopped, Tape, call_model
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.receipts import kept_context
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.receipt import add_usage
 from turngraph.state.words import StopReason
@@ -44,7 +44,7 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
         "models": outcome.models,
-        "shown": number,
+        "uncounted": visit.progress["uncounted"] + 1,
         **changes,
     }
     update: Update = {"anchors": [told, *outcome.anchors], "batch": None}
@@ -59,7 +59,7 @@ def _read(visit: Visit, outcome: CallOutcome, number: int) -> tuple[AIMessage | 
     changes: dict[str, Any] = {}
     match outcome:
         case Answered(result=result):
-            changes["context"] = strip_for_receipt(outcome.seen.report)
+            changes["context"] = kept_context(outcome.seen.report)
             partial = result
         case Stopped(partial=partial):
             if outcome.why == "cancelled":

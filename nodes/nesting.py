@@ -16,9 +16,7 @@ class Outer:
 
     def floor(self) -> TurnSettings:
         """What holds for every turn inside, too: the permissions, and nothing of the outer turn's own ways."""
-        return TurnSettings(
-            permission_mode=self.settings.permission_mode, permissions=dict(self.settings.permissions)
-        )
+        return TurnSettings(permission_mode=self.settings.permission_mode, permissions=dict(self.settings.permissions))
 
 
 _outer: ContextVar[Outer | None] = ContextVar("turngraph_outer_turn", default=None)

@@ -16,6 +16,7 @@ from turngraph.llm.loading import model_window, resolve_model
 from turngraph.llm.structured import OutputFormat
 from turngraph.nodes.emit import emitter
 from turngraph.nodes.nesting import outer_turn
+from turngraph.nodes.progress import whole
 from turngraph.nodes.scope import RunScope, current_scope
 from turngraph.state.anchors import TurnAnchor
 from turngraph.state.channels import Progress, TurnState
@@ -82,7 +83,7 @@ class Visit:
     @property
     def shown(self) -> int:
         """The number of the last round that events spoke of."""
-        return self.progress.get("shown", 0)
+        return self.progress["rounds"] + self.progress["uncounted"]
 
     def emit(self, round_number: int) -> Emit:
         """The emitter of this turn's events in a round."""
@@ -177,7 +178,7 @@ def open_visit(parts: TurnParts, state: TurnState) -> Visit:
         config=config,
         settings=settings_of_run(runtime.context, recorded),
         anchor=anchor,
-        progress=state.get("progress", {}),
+        progress=whole(state.get("progress", {})),
         thread=thread_of(config),
         journal=parts.journal_of(checkpointer or None, runtime.store),
         scope=current_scope(),

@@ -12,13 +12,14 @@ from turngraph.context.tokens import warm_up
 from turngraph.nodes import texts
 from turngraph.nodes.closing import close_calls, marks_of
 from turngraph.nodes.parts import TurnParts, Visit, settings_of_run
+from turngraph.nodes.progress import whole
 from turngraph.nodes.queued import take_queued
 from turngraph.nodes.receipts import late_receipt
 from turngraph.state.anchors import TurnAnchor
 from turngraph.state.calls import CallOutcome
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import InputError
-from turngraph.state.receipt import TurnReceipt, no_usage
+from turngraph.state.receipt import TurnReceipt
 from turngraph.state.settings import TurnSettings
 from turngraph.state.words import STATE_VERSION, ToolStatus
 from turngraph.tools.claims import Settled, Started
@@ -49,6 +50,7 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     anchor: TurnAnchor = {
         "id": f"turn-{turn_id}",
         "kind": "turn",
+        "version": STATE_VERSION,
         "turn_id": turn_id,
         "first_message_id": first.id or "",
         "last_message_id": last.id or "",
@@ -72,23 +74,12 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
 
 def _turn_id(visit: Visit, last: BaseMessage, anchors: int) -> str:
     """The id of the turn that answers this message now; the same where a crash makes this node run again."""
-    return uuid5(NAMESPACE_OID, f"{visit.thread or uuid4().hex}:{last.id}:{anchors}").hex
+    return uuid5(NAMESPACE_OID, f"{visit.thread or uuid4().hex}:{last.id}:{anchors}").hex[:20]
 
 
 def fresh_progress(turn_id: str, settings: TurnSettings) -> Progress:
     """The progress of a turn that starts."""
-    return {
-        "version": STATE_VERSION,
-        "turn_id": turn_id,
-        "phase": "running",
-        "rounds": 0,
-        "tool_calls": 0,
-        "tool_errors": 0,
-        "interactions": 0,
-        "usage": no_usage(),
-        "seconds": 0.0,
-        "skills": list(settings.active_skills),
-    }
+    return whole({"turn_id": turn_id, "skills": list(settings.active_skills)})
 
 
 def turn_input(tape: Sequence[BaseMessage], anchor: TurnAnchor | None) -> tuple[BaseMessage, BaseMessage]:
@@ -106,14 +97,14 @@ def turn_input(tape: Sequence[BaseMessage], anchor: TurnAnchor | None) -> tuple[
 
 
 def _unclaimed(tape: Sequence[BaseMessage], anchor: TurnAnchor | None) -> list[BaseMessage]:
-    """What others wrote after the last message that the turn of `anchor` knew."""
-    start = 0
-    if anchor is not None:
-        for at, message in enumerate(tape):
-            mine = marks_of(message).get("turn_id") == anchor["turn_id"]
-            late = mine and isinstance(message, ToolMessage)
-            if message.id == anchor.get("last_message_id") or (mine and not late):
-                start = at + 1
+    """What others wrote after the last message that the turn of `anchor` knew; without one, after any turn's last."""
+    start, known = 0, anchor or {}
+    for at, message in enumerate(tape):
+        turn_id = marks_of(message).get("turn_id")
+        mine = turn_id is not None and (anchor is None or turn_id == anchor["turn_id"])
+        late = mine and isinstance(message, ToolMessage)
+        if message.id == known.get("last_message_id") or (mine and not late):
+            start = at + 1
     return [message for message in tape[start:] if not marks_of(message)]
 
 
@@ -172,7 +163,7 @@ async def _close_earlier(state: TurnState, visit: Visit) -> tuple[list[ToolMessa
 
 def _only_recorded(record: dict[str, Any]) -> Progress:
     """The progress of a turn of which only the journal knows."""
-    return {"turn_id": record["turn_id"], "models": [record.get("model", "")], "usage": no_usage()}
+    return whole({"turn_id": record["turn_id"], "models": [record.get("model", "")]})
 
 
 async def journal_outcomes(visit: Visit, turn_id: str) -> dict[str, CallOutcome]:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from turngraph.context.report import strip_for_receipt
 from turngraph.state.channels import Progress
-from turngraph.state.receipt import TurnReceipt, no_usage
+from turngraph.state.receipt import ContextReport, TurnReceipt, no_usage
 from turngraph.state.words import Status, StopReason
 
 _STATUS: dict[StopReason, Status] = {
@@ -38,7 +39,7 @@ def make_receipt(progress: Progress, reason: StopReason, status: Status, seconds
         "model": models[-1] if models else "",
         "folds": progress.get("folds", 0),
         "compactions": progress.get("compactions", 0),
-        "context": progress.get("context", {}),
+        "context": whole_context(progress.get("context")),
         "error": progress.get("error"),
     }
     if len(models) > 1:
@@ -46,6 +47,21 @@ def make_receipt(progress: Progress, reason: StopReason, status: Status, seconds
     if "structured_error" in progress:
         receipt["structured_error"] = progress["structured_error"]
     return receipt
+
+
+def kept_context(report: ContextReport) -> ContextReport:
+    """A report as progress carries it from step to step: counts instead of lists, and nothing that is zero or empty."""
+    short = strip_for_receipt(report)
+    segments = {name: tokens for name, tokens in short["segments"].items() if tokens}
+    kept: ContextReport = {**short, "segments": segments}
+    if not short["excluded"]:
+        del kept["excluded"], kept["excluded_counts"]
+    return kept
+
+
+def whole_context(kept: ContextReport | None) -> ContextReport:
+    """A kept report as receipts show it; empty where the turn never got as far as a request."""
+    return {"excluded": [], "excluded_counts": {}, **kept} if kept else {}
 
 
 def late_receipt(progress: Progress, record: dict[str, Any] | None, *, paused: bool) -> TurnReceipt:

@@ -120,7 +120,7 @@ def said_besides(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 def _words(message: BaseMessage) -> dict[str, Any]:
     given = message_chunk_to_message(message)
-    kept = {"content": to_text(given.content, blocks_ok=True), "id": given.id}
+    kept: dict[str, Any] = {"content": to_text(given.content, blocks_ok=True), "id": given.id}
     if isinstance(given, AIMessage | HumanMessage | SystemMessage):
         return message_to_dict(type(given)(**kept, name=given.name))
     return message_to_dict(HumanMessage(**kept))

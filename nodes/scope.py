@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+import weakref
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass
+@dataclass(eq=False)
 class RunScope:
     """One run of a graph: whether it was cancelled, and the node task that works now.
 
@@ -26,6 +27,7 @@ class RunScope:
     """The lease that the first node took."""
     lost: bool = False
     """Whether another runner took the lease over: this run may not write any more."""
+    _inner: "weakref.WeakSet[RunScope]" = field(default_factory=weakref.WeakSet)
     _tasks: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -41,14 +43,23 @@ class RunScope:
         with self._lock:
             self._tasks.pop(task, None)
 
+    def contain(self, inner: "RunScope") -> None:
+        """Registers a run inside this one, which is cancelled with it."""
+        with self._lock:
+            self._inner.add(inner)
+            stop = self.cancelled
+        if stop:
+            inner.cancel()
+
     def cancel(self) -> None:
-        """Marks the run cancelled and cancels what works now; may be called from any thread."""
+        """Marks the run cancelled and cancels what works now, inner runs first; may be called from any thread."""
         with self._lock:
             self.cancelled = True
-            tasks = list(self._tasks.items())
+            tasks, inner = list(self._tasks.items()), list(self._inner)
+        for scope in inner:
+            scope.cancel()
         for task, loop in tasks:
             loop.call_soon_threadsafe(task.cancel)
-
 
     def lose(self) -> None:
         """The lease is gone: stops the run like a cancel, and nothing of it is written."""
@@ -68,7 +79,10 @@ def current_scope() -> RunScope:
 def new_scope() -> RunScope:
     """The scope of a run that is about to start. Inside a run that holds a lease it is part of that one."""
     outer = _scope.get()
-    return RunScope(leased=outer is not None and outer.leased)
+    scope = RunScope(leased=outer is not None and outer.leased)
+    if outer is not None:
+        outer.contain(scope)
+    return scope
 
 
 def enter_scope(scope: RunScope) -> None:

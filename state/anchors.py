@@ -13,11 +13,13 @@ class TurnAnchor(TypedDict, total=False):
     """A turn starts at `first_message_id`; its own input ends at `last_message_id`.
 
     `seed` is the turn's volatile text (knowledge blocks, time), rendered inside its first user message for ever.
+    `version` is the version of the state that the turn was written in.
     `settings` are the resolved TurnSettings that differ from the defaults; `model` is the resolved model's name.
     """
 
     id: str
     kind: Literal["turn"]
+    version: int
     turn_id: str
     first_message_id: str
     last_message_id: str

@@ -120,12 +120,11 @@ class BatchEffects(TypedDict, total=False):
 class Progress(TypedDict, total=False):
     """The running turn, checkpointed at every step; starts fresh at the next user message. Kept small."""
 
-    version: int
     turn_id: str
     phase: Literal["running", "closed"]
     next: Next
-    shown: int
-    """Number of the last round that events spoke of; also counts failed rounds and forced finishes."""
+    uncounted: int
+    """Rounds that events spoke of and `rounds` does not count: failed ones and forced finishes."""
     rounds: int
     tool_calls: int
     tool_errors: int

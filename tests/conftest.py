@@ -21,6 +21,7 @@ def _clean() -> None:
 _clean()  # before any test module is imported: libraries cache what they read of the environment
 
 from tests.support.openai_server import ScriptedServer  # noqa: E402
+from turngraph.llm.profile import PROFILES  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in os.environ if each.upper().startswith(_FOREIGN)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    PROFILES.forget()
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def signature(calls: Sequence[Call] | Sequence[Mapping[str, Any]], outcomes: Map
     parts = sorted(
         json.dumps([call["name"], canonical_args(call["args"]), mask(outcomes.get(call["id"], ""))]) for call in calls
     )
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 def mask(text: str) -> str:

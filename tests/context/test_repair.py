@@ -64,7 +64,7 @@ def test_providers_that_count_their_call_ids_anew_each_round_get_unique_ones():
         "g1",
         "f2",
         "g2",
-    ][0:]
+    ]
     assert seen.messages[2].tool_calls[0]["id"] == "call_0"
 
 
@@ -84,4 +84,12 @@ def test_call_blocks_never_contradict_renamed_calls():
     seen = view(tape, [], S)
     assert seen.messages[2].content == [block]
     assert seen.messages[4].content == "x"
+    assert_valid_history(seen.messages)
+
+
+def test_a_result_that_is_marked_never_answers_a_call_of_another_turn():
+    tape = [user("u1"), calls("t1", "a1", ["c1"]), user("u2"), result("t2", "c1", "of turn two")]
+    seen = view(tape, [turn_anchor("t1", "u1"), turn_anchor("t2", "u2")], S)
+    assert "of turn two" not in texts_of(seen.messages)
+    assert "not answered" in seen.messages[3].text
     assert_valid_history(seen.messages)

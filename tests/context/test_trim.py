@@ -66,6 +66,8 @@ def test_the_newest_results_are_shortened_last_and_answers_never():
     tight = view(tape, anchors, TurnSettings(context_window=1_400, max_output_tokens=200))
     assert reasons(tight) == {"shortened": ["r-old", "r-new"]}
     assert answer in texts_of(tight.messages)
+    named = {"id": "s", "kind": "shorten", "tokens": {"r-q": 200}, "why": ""}
+    assert answer in texts_of(view(tape, [*anchors, named], TurnSettings()).messages)
 
 
 def test_the_current_question_is_always_sent_whole():

@@ -290,3 +290,11 @@ def test_what_goes_over_the_wire_is_valid_too():
     seen = view(tape, [*anchors, turn_anchor("t", "u")], SMALL)
     assert_valid_history([_convert_message_to_dict(message) for message in seen.messages])
     assert {"id": "bad", "reason": "empty"} in seen.report["excluded"]
+
+
+def test_no_anchor_drops_the_running_turn():
+    tape = [user("u1"), says("t1", "a1", "x"), user("u2", "now"), calls("t2", "a2", ["c1"]), result("t2", "c1")]
+    anchors: list[Anchor] = [turn_anchor("t1", "u1"), turn_anchor("t2", "u2")]
+    for kind in ("trim", "summary"):
+        late: Any = {"id": "x", "kind": kind, "before_message_id": "r-c1", "text": "S", "why": ""}
+        assert "now" in texts_of(view(tape, [*anchors, late], S).messages)

@@ -33,7 +33,7 @@ def test_a_first_round_without_calls_is_the_fast_path(openai_server: Any, way: W
     check_turn(output, events)
     if events:
         assert types(events)[:2] == ["turn_started", "round_started"]
-    assert set(output) == {"messages", "answer", "receipt", "structured"}
+    assert set(output) == {"messages", "answer", "receipt"}
     server.done()
 
 

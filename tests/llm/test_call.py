@@ -221,6 +221,23 @@ class TestBrokenStreams:
         server = openai_server([broken(call(("add", {"a": 1}), argument_chunk=2), after=2), call(("add", {"a": 1}))])
         assert (await ask(plain(server), tools=[add])).message.tool_calls[0]["args"] == {"a": 1}
 
+    @pytest.mark.parametrize("reset", [True, False])
+    async def test_a_connection_that_breaks_after_the_end_breaks_nothing(
+        self, openai_server: Start, reset: bool
+    ) -> None:
+        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        server = openai_server([broken(raw([text_frame("Whole."), last, 0.05]), reset=reset)])
+        result = await ask(plain(server))
+        assert (result.message.content, result.finish, result.cut) == ("Whole.", "stop", False)
+
+    async def test_a_stream_that_stays_open_after_its_end(
+        self, openai_server: Start, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(call_module, "CLOSING_SECONDS", 0.2)
+        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        server = openai_server([hanging(raw([text_frame("Whole."), last]))])
+        assert (await ask(plain(server))).message.content == "Whole."
+
     async def test_an_error_in_the_middle_of_a_stream(self, openai_server: Start) -> None:
         frame = {"error": {"message": "Overloaded", "type": "overloaded_error", "code": 503}}
         server = openai_server([raw([text_frame("Half"), frame])])

@@ -1,0 +1,75 @@
+"""Folds old rounds of the running turn whole, where shorter results make no room any more. Pure."""
+
+import json
+from collections import Counter
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.messages import AIMessage
+
+from turngraph.context import texts
+from turngraph.context.render import AUTOMATIC, Layout
+from turngraph.context.tape import Tape, Unit, is_answer
+from turngraph.context.tokens import message_tokens
+from turngraph.state.anchors import FoldAnchor
+
+BLOCK_TOKENS = 400
+"""About what the block that stands for the rounds takes at most."""
+
+KEPT_BATCHES = 2
+
+
+def fold_rounds(tape: Tape, layout: Layout, excess: int, least: int = 0) -> FoldAnchor | None:
+    """The fold of as many old rounds of the running turn as free `excess` tokens, or as there are.
+
+    The newest batches, what the user said and the user's answers stay. None where it would free `least` or fewer.
+    Law: a fold makes the request smaller and goes further than any before it.
+    """
+    if not tape.turns:
+        return None
+    turn = tape.turns[-1]
+    sizes = {
+        piece.keys[0]: message_tokens(piece.message)
+        for piece in layout.pieces
+        if piece.segment == "turn" and piece.role in ("assistant", "result") and piece.keys
+    }
+    freed, last = -BLOCK_TOKENS, None
+    for at in _old(turn.units):
+        if freed >= excess:
+            break
+        size = sum(sizes.get(entry.key, 0) for entry in turn.units[at].entries)
+        if size and turn.units[at].head.key in sizes:
+            freed, last = freed + size, at
+    if last is None or freed <= least:
+        return None
+    through = turn.units[last].head.key
+    turn_id = min(turn.span.ids, default="")
+    return {
+        "id": f"fold-{uuid5(NAMESPACE_OID, json.dumps([turn_id, through]))}",
+        "kind": "fold",
+        "turn_id": turn_id,
+        "through_message_id": through,
+        "text": _told(turn.units[: last + 1]),
+        "why": AUTOMATIC,
+    }
+
+
+def _old(units: list[Unit]) -> list[int]:
+    """The numbers of the assistant's units before the newest batches, those with a person's answer left out."""
+    batches = [at for at, unit in enumerate(units) if unit.results]
+    end = batches[-KEPT_BATCHES] if len(batches) >= KEPT_BATCHES else 0
+    return [
+        at
+        for at, unit in enumerate(units[:end])
+        if isinstance(unit.head.message, AIMessage) and not any(is_answer(entry.message) for entry in unit.results)
+    ]
+
+
+def _told(units: list[Unit]) -> str:
+    """Which tools the folded rounds called, and how often."""
+    names = Counter(
+        call["name"]
+        for unit in units
+        if isinstance(unit.head.message, AIMessage)
+        for call in unit.head.message.tool_calls
+    )
+    return texts.rounds_folded(sum(bool(unit.results) for unit in units), names.most_common(texts.LISTED_CALLS))

@@ -66,7 +66,7 @@ def _merged(first: Piece, second: Piece, separator: str) -> Piece:
         if reasoning := "\n".join(text for text in kept if text):
             update["additional_kwargs"]["reasoning_content"] = reasoning
     message = first.message.model_copy(update=update)
-    return replace(first, message=message, keys=(*first.keys, *second.keys), part=second.part)
+    return replace(first, message=message, keys=(*first.keys, *second.keys), part=second.part, tokens=-1)
 
 
 def join_content(
@@ -86,5 +86,6 @@ def _without_system(row: list[Piece]) -> list[Piece]:
     system, *rest = row
     first = rest[0].message
     content = join_content(system.message.content, first.content, "\n\n")
-    opened = replace(rest[0], message=first.model_copy(update={"content": content}), keys=(*system.keys, *rest[0].keys))
+    message = first.model_copy(update={"content": content})
+    opened = replace(rest[0], message=message, keys=(*system.keys, *rest[0].keys), tokens=-1)
     return [opened, *rest[1:]]

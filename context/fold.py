@@ -7,11 +7,10 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context.budget import budget_of
-from turngraph.context.render import AUTOMATIC, Layout, Piece
+from turngraph.context.render import AUTOMATIC, Layout, Piece, piece_tokens
 from turngraph.context.rounds import fold_rounds
-from turngraph.context.tape import read_tape
-from turngraph.context.tokens import ToolLike, message_tokens
-from turngraph.context.view import build_request
+from turngraph.context.tokens import ToolLike
+from turngraph.context.view import read_request
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.settings import ModelProfile, TurnSettings
 
@@ -41,8 +40,7 @@ def plan_fold(
     None where the request is small enough or the gain would be too small, so that folding comes to an end.
     """
     budget = budget_of(settings, tools, calibration)
-    tape = read_tape(messages, anchors)
-    request = build_request(tape, anchors, settings, blocks, profile)
+    tape, request = read_request(messages, list(anchors), settings, blocks, profile)
     threshold = int(budget.room * settings.fold_at)
     if request.used <= threshold:
         return None
@@ -69,7 +67,7 @@ def plan_fold(
 def _candidates(layout: Layout) -> list[tuple[Piece, int]]:
     """Results of the running turn that may be folded, oldest first, each with its tokens."""
     sized = [
-        (piece, message_tokens(piece.message))
+        (piece, piece_tokens(piece))
         for piece in layout.pieces
         if piece.role == "result"
         and piece.segment == "turn"

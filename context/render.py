@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from turngraph.context import texts
 from turngraph.context.cuts import Cuts, read_cuts
-from turngraph.context.shape import clean, one_string, shape_message
+from turngraph.context.facts import Shape
+from turngraph.context.shape import ShapeKey, clean, one_string, shape_key, shape_message
 from turngraph.context.shorten import shorten_args, shorten_text
-from turngraph.context.tape import Entry, Tape, Turn, Unit, is_answer
+from turngraph.context.tape import Entry, Tape, Turn, Unit
 from turngraph.context.tokens import message_tokens
-from turngraph.context.turns import marks_of
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.settings import ModelProfile
 from turngraph.state.words import ExcludedReason
@@ -44,6 +44,15 @@ class Piece:
     """It belongs to the newest batch of the running turn."""
     part: bool = False
     """It is a part of a continued answer: what follows it joins without a separator."""
+    tokens: int = -1
+    """Its count, -1 until it was counted: `piece_tokens` gives it."""
+
+
+def piece_tokens(piece: Piece) -> int:
+    """Tokens of a piece's message, counted once."""
+    if piece.tokens < 0:
+        piece.tokens = message_tokens(piece.message)
+    return piece.tokens
 
 
 @dataclass(slots=True)
@@ -66,13 +75,13 @@ def lay_out(tape: Tape, anchors: Sequence[Anchor], system_texts: Iterable[str], 
     if cuts.summary.strip():
         text = HumanMessage(texts.summary(clean(cuts.summary)), id="turngraph-summary")
         layout.pieces.append(Piece(text, "summary", "summary"))
-    running = len(tape.turns) - 1
+    running, wants = len(tape.turns) - 1, shape_key(profile)
     for number, turn in enumerate(tape.turns):
         reason = _left_out(turn, cuts)
         if reason is not None:
             layout.excluded |= {entry.key: reason for unit in turn.units for entry in unit.entries if entry.index >= 0}
         else:
-            _Renderer(layout, cuts, turn, number, number == running, tape, profile).render()
+            _Renderer(layout, cuts, turn, number, number == running, tape, profile, wants).render()
     return layout
 
 
@@ -105,6 +114,7 @@ class _Renderer:
     running: bool
     tape: Tape
     profile: ModelProfile
+    wants: ShapeKey
 
     def render(self) -> None:
         """Adds the turn's pieces: units in order, folded ones replaced, checkpoint blocks and notes at their place."""
@@ -133,30 +143,30 @@ class _Renderer:
 
         A checkpoint never folds the batch that made it, nor half of a unit.
         """
-        units = self.turn.units
-        for anchor in self.cuts.checkpoints.get(self.number, ()):
-            last = self._unit_of(anchor.get("through_message_id", ""))
-            call_id = anchor.get("call_id")
-            for at, unit in enumerate(units):
-                message = unit.head.message
-                if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
-                    last = at - 1 if last is None else min(last, at - 1)
-                    break
+        anchors = self.cuts.checkpoints.get(self.number, ())
+        if not anchors:
+            return
+        unit_of: dict[str, int] = {}
+        batch_of: dict[str, int] = {}
+        for at, unit in enumerate(self.turn.units):
+            for entry in unit.entries:
+                unit_of.setdefault(entry.key, at)
+            for call_id in unit.head.facts.call_ids:
+                batch_of.setdefault(call_id, at)
+        for anchor in anchors:
+            last = unit_of.get(anchor.get("through_message_id", ""))
+            made_by = batch_of.get(anchor.get("call_id", ""))
+            if made_by is not None:
+                last = made_by - 1 if last is None else min(last, made_by - 1)
             if last is not None:
                 yield last, anchor
-
-    def _unit_of(self, key: str) -> int | None:
-        for at, unit in enumerate(self.turn.units):
-            if any(entry.key == key for entry in unit.entries):
-                return at
-        return None
 
     def _notes(self) -> dict[int, list[HumanMessage]]:
         """Notes by the number of the unit after which they stand: the one with their message, or the last before it."""
         placed: dict[int, list[HumanMessage]] = {}
         if not self.running:
             return placed
-        heads = [unit.head.index for unit in self.turn.units]
+        heads = [unit.head.index for unit in self.turn.units] if self.cuts.notes else []
         for anchor in self.cuts.notes:
             at = self.tape.place.get(anchor["after_message_id"], len(self.tape.keys))
             after = bisect_right(heads, at) - 1
@@ -169,18 +179,17 @@ class _Renderer:
         anchor = self.turn.span.anchor
         if anchor is None or not anchor.get("seed", "").strip():
             return None
-        return next((unit.head.key for unit in self.turn.units if isinstance(unit.head.message, HumanMessage)), None)
+        return next((unit.head.key for unit in self.turn.units if unit.head.facts.kind == "user"), None)
 
     def _fold(self, unit: Unit, seeded: str | None) -> list[tuple[str, str]]:
         """A unit before a checkpoint: what the user said stays, results become placeholders, the rest leaves.
 
         Returns name and call id of each result that left.
         """
-        head = unit.head.message
-        if isinstance(head, HumanMessage):
+        if unit.head.facts.kind == "user":
             self._show(unit, seeded)
             return []
-        if any(is_answer(entry.message) for entry in unit.results):
+        if any(entry.facts.is_answer for entry in unit.results):
             self._show(unit, seeded, placeholders=True)
             return []
         self.layout.excluded |= {entry.key: "folded" for entry in unit.entries if entry.index >= 0}
@@ -192,25 +201,39 @@ class _Renderer:
 
     def _show(self, unit: Unit, seeded: str | None, *, placeholders: bool = False, newest: bool = False) -> None:
         """A unit that is sent."""
-        head = unit.head
-        shaped = shape_message(head.message, self.profile)
-        if shaped is None:
+        head, shape = unit.head, self._shape(unit.head)
+        if shape is None:
             self.layout.excluded[head.key] = "empty"
             return
-        shaped = self._shortened(head, shaped)
+        sent, tokens = shape
+        if head.key in self.cuts.shortened:
+            sent, tokens = self._shortened(head, sent), -1
         if head.key == seeded and self.turn.span.anchor is not None:
-            shaped = _with_seed(shaped, self.turn.span.anchor["seed"])
-        role: Role = "user" if isinstance(shaped, HumanMessage) else "assistant"
-        self._add(shaped, role, (head.key,), newest=newest, part=marks_of(head.message).get("role") == "part")
+            sent, tokens = _with_seed(sent, self.turn.span.anchor["seed"]), -1
+        role: Role = "user" if head.facts.kind == "user" else "assistant"
+        self._add(sent, role, (head.key,), newest=newest, part=head.facts.role == "part", tokens=tokens)
         for entry in unit.results:
-            answer = is_answer(entry.message)
-            shown = shape_message(entry.message, self.profile) or entry.message
+            sent, tokens = self._shape(entry) or (entry.message, -1)
+            answer = entry.facts.is_answer
             if not answer and (placeholders or entry.key in self.cuts.folded):
-                shown = self._placeholder(entry, shown)
-            elif not answer:
-                shown = self._shortened(entry, shown)
+                sent, tokens = self._placeholder(entry, sent), -1
+            elif not answer and entry.key in self.cuts.shortened:
+                sent, tokens = self._shortened(entry, sent), -1
             keys = (entry.key,) if entry.index >= 0 else ()
-            self._add(shown, "answer" if answer else "result", keys, newest=newest)
+            self._add(sent, "answer" if answer else "result", keys, newest=newest, tokens=tokens)
+
+    def _shape(self, entry: Entry) -> tuple[BaseMessage, int] | None:
+        """The message in the shape in which it is sent, and its tokens; made once for each message and profile."""
+        shapes = entry.facts.shapes
+        shape = shapes.get(self.wants)
+        if shape is None:
+            made = shape_message(entry.message, self.profile)
+            same = made is entry.message
+            tokens = -1 if made is None else message_tokens(made)
+            shape = shapes[self.wants] = Shape(None if same else made, same, tokens)
+        if shape.same:
+            return entry.message, shape.tokens
+        return None if shape.copy is None else (shape.copy, shape.tokens)
 
     def _placeholder(self, entry: Entry, shown: BaseMessage) -> BaseMessage:
         """The result as its placeholder, where that is shorter than the result."""
@@ -245,10 +268,17 @@ class _Renderer:
         return shaped.model_copy(update=update)
 
     def _add(
-        self, message: BaseMessage, role: Role, keys: tuple[str, ...] = (), *, newest: bool = False, part: bool = False
+        self,
+        message: BaseMessage,
+        role: Role,
+        keys: tuple[str, ...] = (),
+        *,
+        newest: bool = False,
+        part: bool = False,
+        tokens: int = -1,
     ) -> None:
         segment: Segment = "turn" if self.running else "history"
-        self.layout.pieces.append(Piece(message, segment, role, keys, self.number, newest, part))
+        self.layout.pieces.append(Piece(message, segment, role, keys, self.number, newest, part, tokens))
 
 
 def _newest_automatic(folds: list[tuple[int, FoldAnchor]]) -> list[tuple[int, FoldAnchor]]:

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from turngraph.context import texts
-from turngraph.context.turns import marks_of
+from turngraph.context.facts import Facts, facts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +19,26 @@ class Pairs:
     spare: list[int]
 
 
-def pair_results(messages: Sequence[BaseMessage], owner: Sequence[int]) -> Pairs:
+def pair_results(
+    messages: Sequence[BaseMessage], owner: Sequence[int], facts: Sequence[Facts] | None = None
+) -> Pairs:
     """Gives each tool message to a call of the same id.
 
     The nearest unanswered call before it in its own turn comes first, then any in its own turn, then, for a result
     that carries no mark of a turn, the nearest unanswered call of another turn.
     Law: no call has two results, no result two calls, and each tool message is in `result_at` or in `spare`.
     """
+    known = [facts_of(message) for message in messages] if facts is None else facts
     calls: dict[str, list[tuple[int, int]]] = {}
-    for at, message in enumerate(messages):
-        if isinstance(message, AIMessage):
-            for position, call in enumerate(message.tool_calls):
-                calls.setdefault(call["id"] or "", []).append((at, position))
+    for at, each in enumerate(known):
+        for position, call_id in enumerate(each.call_ids):
+            calls.setdefault(call_id, []).append((at, position))
     result_at: dict[tuple[int, int], int] = {}
     spare: list[int] = []
-    for at, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            waiting = [slot for slot in calls.get(message.tool_call_id, []) if slot not in result_at]
-            slot = _choose(waiting, at, owner, anywhere="turn_id" not in marks_of(message))
+    for at, each in enumerate(known):
+        if each.kind == "result":
+            waiting = [slot for slot in calls.get(each.answers, ()) if slot not in result_at]
+            slot = _choose(waiting, at, owner, anywhere=not each.turn_id)
             if slot is None:
                 spare.append(at)
             else:
@@ -48,6 +50,8 @@ def _choose(
     waiting: Sequence[tuple[int, int]], at: int, owner: Sequence[int], *, anywhere: bool
 ) -> tuple[int, int] | None:
     """The call that a result at this index answers."""
+    if len(waiting) == 1 and owner[waiting[0][0]] == owner[at]:
+        return waiting[0]
     own = [slot for slot in waiting if owner[slot[0]] == owner[at]]
     for slots in (own, waiting if anywhere else []):
         if slots:

@@ -7,9 +7,8 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AIMessage
 
 from turngraph.context import texts
-from turngraph.context.render import AUTOMATIC, Layout
-from turngraph.context.tape import Tape, Unit, is_answer
-from turngraph.context.tokens import message_tokens
+from turngraph.context.render import AUTOMATIC, Layout, piece_tokens
+from turngraph.context.tape import Tape, Unit
 from turngraph.state.anchors import FoldAnchor
 
 BLOCK_TOKENS = 400
@@ -28,7 +27,7 @@ def fold_rounds(tape: Tape, layout: Layout, excess: int, least: int = 0) -> Fold
         return None
     turn = tape.turns[-1]
     sizes = {
-        piece.keys[0]: message_tokens(piece.message)
+        piece.keys[0]: piece_tokens(piece)
         for piece in layout.pieces
         if piece.segment == "turn" and piece.role in ("assistant", "result") and piece.keys
     }
@@ -60,7 +59,7 @@ def _old(units: list[Unit]) -> list[int]:
     return [
         at
         for at, unit in enumerate(units[:end])
-        if isinstance(unit.head.message, AIMessage) and not any(is_answer(entry.message) for entry in unit.results)
+        if unit.head.facts.kind == "assistant" and not any(entry.facts.is_answer for entry in unit.results)
     ]
 
 

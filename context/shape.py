@@ -3,17 +3,20 @@
 import json
 import math
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from turngraph.context import texts
 from turngraph.state.settings import ModelProfile
 
+ShapeKey: TypeAlias = tuple[bool | None, bool | None]
+"""What of a profile decides the shape of one message."""
+
 _M = TypeVar("_M", bound=BaseMessage)
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 _REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
-_NEVER_SENT = frozenset({"turngraph", "raw_text", "tool_calls", "function_call"})
+_NEVER_SENT = frozenset({"turngraph", "raw_text", "calls_in_text", "tool_calls", "function_call"})
 """Ours, and the raw calls that some integrations keep beside the parsed ones and would send instead of them."""
 
 
@@ -33,6 +36,11 @@ def clean_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [clean_json(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def shape_key(profile: ModelProfile) -> ShapeKey:
+    """Law: profiles of one key give one shape to every message."""
+    return profile.reasoning_back, profile.string_tool_content
 
 
 def shape_message(message: BaseMessage, profile: ModelProfile) -> BaseMessage | None:
@@ -65,7 +73,9 @@ def _with(message: _M, update: dict[str, Any], never_sent: frozenset[str] = _NEV
 
 
 def _assistant(message: AIMessage, profile: ModelProfile) -> AIMessage | None:
-    raw = message.additional_kwargs.get("raw_text")
+    kwargs = message.additional_kwargs
+    # Calls that were read from the text are sent as calls: with the raw text the model would read each of them twice.
+    raw = None if kwargs.get("calls_in_text") else kwargs.get("raw_text")
     content: str | list[str | dict[Any, Any]] = message.content
     if isinstance(raw, str) and profile.reasoning_back is not False:
         content = raw

@@ -3,19 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    BaseMessageChunk,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
+from turngraph.context.facts import Facts, facts_of
 from turngraph.context.repair import Pairs, missing_result, pair_results, with_unique_ids
-from turngraph.context.turns import TurnSpan, find_turns, keys_of, marks_of
+from turngraph.context.turns import TurnSpan, find_turns, keys_of
 from turngraph.state.anchors import Anchor
 
 
@@ -26,6 +18,7 @@ class Entry:
     key: str
     index: int
     message: BaseMessage
+    facts: Facts
 
 
 @dataclass(slots=True)
@@ -61,75 +54,53 @@ class Tape:
     owner: list[int]
 
 
-def is_answer(message: BaseMessage) -> bool:
-    """Whether a tool message holds what a person answered; such text is never shortened or folded."""
-    if not isinstance(message, ToolMessage):
-        return False
-    return message.name == "ask_user" or marks_of(message).get("role") == "answer"
-
-
-def read_tape(messages: Sequence[BaseMessage], anchors: Iterable[Anchor]) -> Tape:
+def read_tape(messages: Sequence[BaseMessage | AnyMessage], anchors: Iterable[Anchor]) -> Tape:
     """The tape in sendable order. Law: each message is in exactly one of a unit, `systems` and `spare`."""
-    plain = [_plain(message) for message in messages]
+    facts = [facts_of(message) for message in messages]
+    plain: list[BaseMessage] = [each.plain or message for each, message in zip(facts, messages, strict=True)]
     keys = keys_of(plain)
-    turns = find_turns(plain, keys, anchors)
-    pairs = pair_results(plain, turns.owner)
+    turns = find_turns(plain, keys, anchors, facts)
+    pairs = pair_results(plain, turns.owner, facts)
     tape = Tape([Turn(span, []) for span in turns.spans], [], [], keys, {k: n for n, k in enumerate(keys)}, turns.owner)
+    entries = [Entry(key, at, plain[at], facts[at]) for at, key in enumerate(keys)]
     taken: set[str] = set()
-    for at, message in enumerate(plain):
-        entry = Entry(keys[at], at, message)
-        match message:
-            case SystemMessage():
-                tape.systems.append(entry)
-            case AIMessage():
-                tape.turns[turns.owner[at]].units.append(_unit(entry, message, plain, keys, pairs, taken))
-            case HumanMessage():
+    for at, entry in enumerate(entries):
+        match entry.facts.kind:
+            case "assistant":
+                unit = _unit(entry, entries, pairs, taken) if entry.facts.call_ids else Unit(entry)
+                tape.turns[turns.owner[at]].units.append(unit)
+            case "user":
                 tape.turns[turns.owner[at]].units.append(Unit(entry))
-            case ToolMessage():
-                pass
-            case _:
+            case "system":
+                tape.systems.append(entry)
+            case "other":
                 tape.spare.append(entry)
-    tape.spare.extend(Entry(keys[at], at, plain[at]) for at in pairs.spare)
+    tape.spare.extend(entries[at] for at in pairs.spare)
     return tape
 
 
-def _unit(
-    entry: Entry,
-    message: AIMessage,
-    messages: Sequence[BaseMessage],
-    keys: Sequence[str],
-    pairs: Pairs,
-    taken: set[str],
-) -> Unit:
-    """The unit of an assistant message: ids made unique, each call with its result, real or stated as missing."""
-    if not message.tool_calls:
-        return Unit(entry)
+def _unit(entry: Entry, entries: Sequence[Entry], pairs: Pairs, taken: set[str]) -> Unit:
+    """The unit of a message with calls: ids made unique, each call with its result, real or stated as missing."""
+    message = entry.message
+    assert isinstance(message, AIMessage)
     unique = with_unique_ids(message, entry.index, taken)
     results: list[Entry] = []
     for position, call in enumerate(unique.tool_calls):
         at = pairs.result_at.get((entry.index, position))
         if at is None:
             made = missing_result(unique, call)
-            results.append(Entry(made.id or "", -1, made))
-            continue
-        result = messages[at]
-        update = {
-            field: value
-            for field, value in (("tool_call_id", call["id"]), ("name", result.name or call["name"]))
-            if getattr(result, field) != value
-        }
-        results.append(Entry(keys[at], at, result.model_copy(update=update) if update else result))
-    return Unit(Entry(entry.key, entry.index, unique), tuple(results))
+            results.append(Entry(made.id or "", -1, made, facts_of(made)))
+        else:
+            results.append(_answering(entries[at], call["id"], call["name"]))
+    head = entry if unique is message else Entry(entry.key, entry.index, unique, facts_of(unique))
+    return Unit(head, tuple(results))
 
 
-_ROLES: dict[str, type[BaseMessage]] = {"system": SystemMessage, "developer": SystemMessage, "assistant": AIMessage}
-
-
-def _plain(message: BaseMessage) -> BaseMessage:
-    """A message of one of the four kinds, where it is a chunk or names its role in words."""
-    if isinstance(message, BaseMessageChunk):
-        message = message_chunk_to_message(message)
-    if isinstance(message, ChatMessage):
-        kind = _ROLES.get(message.role, HumanMessage)
-        return kind(content=message.content, id=message.id, additional_kwargs=message.additional_kwargs)
-    return message
+def _answering(result: Entry, call_id: str | None, name: str) -> Entry:
+    """The result under the id of its call, named."""
+    message = result.message
+    assert isinstance(message, ToolMessage)
+    if message.tool_call_id == call_id and message.name:
+        return result
+    made = message.model_copy(update={"tool_call_id": call_id, "name": message.name or name})
+    return Entry(result.key, result.index, made, facts_of(made))

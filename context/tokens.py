@@ -15,6 +15,7 @@ from tiktoken.model import encoding_name_for_model
 
 from turngraph.context.encoding import encoding, warm_up
 from turngraph.context.estimate import estimate_text
+from turngraph.context.memo import Memo
 
 __all__ = ["ToolLike", "count_text", "count_tokens", "message_tokens", "real_counts", "tool_tokens", "warm_up"]
 
@@ -170,7 +171,22 @@ def _block_tokens(block: Mapping[str, Any]) -> int:
 
 def tool_tokens(tools: Sequence[ToolLike]) -> int:
     """Tokens of tool schemas as they are sent: JSON of name, description and parameters."""
-    return sum(TOOL_OVERHEAD + count_text(_json(_schema(tool))) for tool in tools)
+    return sum(_one_tool(tool) for tool in tools)
+
+
+_tools: Memo[tuple[Any, Any, Any, int]] = Memo()
+"""By tool: what its schema is made of, and its tokens."""
+
+
+def _one_tool(tool: ToolLike) -> int:
+    """Tokens of one tool's schema; drawn once for each tool, and again where its description or arguments changed."""
+    if not isinstance(tool, BaseTool):
+        return TOOL_OVERHEAD + count_text(_json(_schema(tool)))
+    known = _tools.get(tool)
+    if known is None or (known[0], known[1]) != (tool.name, tool.description) or known[2] is not tool.args_schema:
+        tokens = TOOL_OVERHEAD + count_text(_json(_schema(tool)))
+        known = _tools.put(tool, (tool.name, tool.description, tool.args_schema, tokens))
+    return known[3]
 
 
 def _schema(tool: ToolLike) -> dict[str, Any]:

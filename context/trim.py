@@ -7,7 +7,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage
 
-from turngraph.context.render import Piece
+from turngraph.context.render import Piece, piece_tokens
 from turngraph.context.shorten import SMALLEST, strings_tokens
 from turngraph.context.tape import Tape
 from turngraph.context.tokens import count_text, message_tokens
@@ -49,7 +49,7 @@ def _drop_turns(tape: Tape, overrun: Overrun) -> TrimAnchor | None:
     sizes: dict[int, int] = {}
     for piece in overrun.pieces:
         if 0 <= piece.turn < running - overrun.protected:
-            sizes[piece.turn] = sizes.get(piece.turn, 0) + message_tokens(piece.message)
+            sizes[piece.turn] = sizes.get(piece.turn, 0) + piece_tokens(piece)
     excess, last = overrun.excess, None
     for number in sorted(sizes):
         if excess <= 0:

@@ -4,16 +4,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
+from turngraph.context.facts import Facts, facts_of, marks_of
 from turngraph.state.anchors import Anchor, TurnAnchor
-from turngraph.state.calls import Marks
 
-
-def marks_of(message: BaseMessage) -> Marks:
-    """turngraph's marks of a message; empty for a message that others wrote."""
-    marks = message.additional_kwargs.get("turngraph")
-    return marks if isinstance(marks, dict) else {}  # type: ignore[return-value]
+__all__ = ["TurnSpan", "Turns", "find_turns", "keys_of", "last_visible_text", "marks_of", "turn_messages"]
 
 
 def keys_of(messages: Sequence[BaseMessage]) -> list[str]:
@@ -38,30 +34,36 @@ class Turns:
     owner: list[int]
 
 
-def find_turns(messages: Sequence[BaseMessage], keys: Sequence[str], anchors: Iterable[Anchor]) -> Turns:
+def find_turns(
+    messages: Sequence[BaseMessage],
+    keys: Sequence[str],
+    anchors: Iterable[Anchor],
+    facts: Sequence[Facts] | None = None,
+) -> Turns:
     """The turns of a tape.
 
     A turn starts where its anchor says. Messages before the first anchor, and a tape without anchors, are split at
     each human message. A message that carries the mark of a known turn belongs to that turn wherever it stands; any
     other belongs to the turn in whose span it stands.
     """
-    spans = _spans(messages, keys, anchors)
+    known = [facts_of(message) for message in messages] if facts is None else facts
+    spans = _spans(known, keys, anchors)
     by_id = {turn_id: at for at, span in enumerate(spans) for turn_id in span.ids}
     starts = [span.start for span in spans]
     owner: list[int] = []
-    for at, message in enumerate(messages):
-        marked = by_id.get(marks_of(message).get("turn_id", ""))
+    for at, each in enumerate(known):
+        marked = by_id.get(each.turn_id)
         owner.append(max(0, bisect_right(starts, at) - 1) if marked is None else marked)
     return Turns(spans, owner)
 
 
-def _spans(messages: Sequence[BaseMessage], keys: Sequence[str], anchors: Iterable[Anchor]) -> list[TurnSpan]:
+def _spans(facts: Sequence[Facts], keys: Sequence[str], anchors: Iterable[Anchor]) -> list[TurnSpan]:
     """Spans in tape order; two anchors at one message are one turn, the newer one's."""
     place = {key: at for at, key in enumerate(keys)}
     first_marked: dict[str, int] = {}
-    for at, message in enumerate(messages):
-        if turn_id := marks_of(message).get("turn_id"):
-            first_marked.setdefault(turn_id, at)
+    for at, each in enumerate(facts):
+        if each.turn_id not in first_marked and each.turn_id:
+            first_marked[each.turn_id] = at
     spans: dict[int, TurnSpan] = {}
     for anchor in anchors:
         if anchor["kind"] != "turn":
@@ -71,9 +73,9 @@ def _spans(messages: Sequence[BaseMessage], keys: Sequence[str], anchors: Iterab
             span = spans.setdefault(start, TurnSpan(start))
             span.ids.add(anchor.get("turn_id", ""))
             span.anchor = anchor
-    first = min(spans, default=len(messages))
-    for at, message in enumerate(messages[:first]):
-        if at == 0 or isinstance(message, HumanMessage):
+    first = min(spans, default=len(facts))
+    for at, each in enumerate(facts[:first]):
+        if at == 0 or each.kind == "user":
             spans.setdefault(at, TurnSpan(at))
     return [spans[at] for at in sorted(spans)]
 

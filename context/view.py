@@ -1,17 +1,21 @@
 """What the model is sent: a pure function of tape and anchors."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import is_
+from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context.arrange import arrange
 from turngraph.context.budget import Budget, budget_of
-from turngraph.context.render import Layout, Piece, Segment, lay_out
+from turngraph.context.facts import Facts, facts_of
+from turngraph.context.render import Layout, Piece, Segment, lay_out, piece_tokens
 from turngraph.context.report import make_report
 from turngraph.context.rounds import fold_rounds
 from turngraph.context.tape import Tape, read_tape
-from turngraph.context.tokens import ToolLike, message_tokens
+from turngraph.context.tokens import ToolLike
 from turngraph.context.trim import LOW_WATER, Overrun, next_cut
 from turngraph.state.anchors import Anchor
 from turngraph.state.receipt import ContextReport
@@ -66,11 +70,10 @@ def view(
     new cut the messages begin with those of every earlier request of the turn.
     """
     budget = budget_of(settings, tools, calibration)
-    tape = read_tape(messages, anchors)
     known: list[Anchor] = list(anchors)
     made: list[Anchor] = []
+    tape, request = read_request(messages, known, settings, blocks, profile)
     while True:
-        request = build_request(tape, [*known, *made], settings, blocks, profile)
         cut: Anchor | None = next_cut(
             tape,
             Overrun(
@@ -86,6 +89,7 @@ def view(
         if cut is None:
             return _seen(tape, request, budget, made)
         made.append(cut)
+        request = build_request(tape, [*known, *made], settings, blocks, profile)
 
 
 def build_request(
@@ -101,8 +105,52 @@ def build_request(
     row = arrange(layout.pieces, accepted)
     counted: dict[Segment, int] = {}
     for piece in row:
-        counted[piece.segment] = counted.get(piece.segment, 0) + message_tokens(piece.message)
+        counted[piece.segment] = counted.get(piece.segment, 0) + piece_tokens(piece)
     return Request(layout, row, counted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A request and what it was built from."""
+
+    messages: list[BaseMessage | AnyMessage]
+    anchors: list[Anchor]
+    terms: tuple[Any, ...]
+    facts: list[Facts]
+    tape: Tape
+    request: Request
+
+    def holds(self, messages: Sequence[BaseMessage | AnyMessage], anchors: list[Anchor], terms: tuple[Any, ...]) -> bool:
+        """Whether it was built from these very messages, none of them changed since."""
+        return (
+            len(self.messages) == len(messages)
+            and all(map(is_, reversed(self.messages), reversed(messages)))
+            and self.terms == terms
+            and self.anchors == anchors
+            and all(map(is_, map(facts_of, messages), self.facts))
+        )
+
+
+_built: deque[_Built] = deque(maxlen=4)
+"""The last requests: the end of one round and the start of the next ask for the same one."""
+
+
+def read_request(
+    messages: Sequence[BaseMessage | AnyMessage],
+    anchors: list[Anchor],
+    settings: TurnSettings,
+    blocks: Sequence[str],
+    profile: ModelProfile | None,
+) -> tuple[Tape, Request]:
+    """The tape, and its request under these anchors. Both may be shared with other callers: they are not to be changed."""
+    terms = (settings.system_prompt, *blocks, profile or settings.model_profile)
+    for built in list(_built):
+        if built.holds(messages, anchors, terms):
+            return built.tape, built.request
+    tape = read_tape(messages, anchors)
+    request = build_request(tape, anchors, settings, blocks, profile)
+    _built.append(_Built(list(messages), list(anchors), terms, [facts_of(each) for each in messages], tape, request))
+    return tape, request
 
 
 def _seen(tape: Tape, request: Request, budget: Budget, made: list[Anchor]) -> View:

@@ -3,24 +3,29 @@
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import BaseMessage, message_to_dict
+from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 from langchain_core.runnables import RunnableConfig
 
 from turngraph.graph.loop import run_sync
 from turngraph.graph.shell import TurnGraph
+from turngraph.nodes.queued import inbox_of
 from turngraph.state.channels import coerce_messages
 from turngraph.state.errors import InputError
 
 
 async def asend_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
-    """Queues a message for a thread whose turn runs (or for its next turn) and returns the message's id.
+    """Queues a user's message for a thread whose turn runs (or for its next turn) and returns the message's id.
 
     message: a string, a message, or anything that LangChain reads as one. Sent twice under one id it counts once.
-    A running turn takes it after its current tool batch, as `TurnSettings.on_pending_input` says.
+    A running turn takes it after its current tool batch, as `TurnSettings.on_pending_input` says. It lies in the
+    graph's store if it has one, else beside its checkpoints; a graph without a checkpointer has no threads.
+    Turns inside another graph take none. Raises InputError for what is no user's message.
     """
     queued = _as_message(message)
-    journal = graph.parts.journal_of(graph.checkpointer, graph.store)
-    await journal.enqueue(thread_id, message_to_dict(queued))
+    if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
+        raise InputError("A graph without a checkpointer has no threads to queue input for.")
+    inbox = inbox_of(graph.parts.journal_of(graph.checkpointer, graph.store), graph.store)
+    await inbox.enqueue(thread_id, message_to_dict(queued))
     return queued.id or ""
 
 
@@ -51,5 +56,7 @@ def _as_message(message: Any) -> BaseMessage:
         queued = coerce_messages(message)[0]
     except Exception as error:
         raise InputError(f"This message cannot be read: {error}") from error
+    if not isinstance(queued, HumanMessage):
+        raise InputError(f"Only a user's message can be queued, and this is of type {queued.type!r}.")
     given = message.get("id") if isinstance(message, dict) else getattr(message, "id", None)
     return queued if given else queued.model_copy(update={"id": str(uuid4())})

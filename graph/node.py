@@ -21,7 +21,7 @@ RESET = frozenset({"batch", "answer", "receipt", "structured"})
 
 
 def changes(state: TurnState, update: Update, always: frozenset[str] = frozenset()) -> Update:
-    """The update without what changes nothing, but for the keys in `always`: each channel written is stored at every step."""
+    """The update without what changes nothing (but for `always`): what is written is stored, and makes steps larger."""
     kept = {
         key: value
         for key, value in update.items()

@@ -10,9 +10,11 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
 
 from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, wants_resume
 from turngraph.graph.lease import aholding, holding, leased_thread
+from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts
 from turngraph.nodes.scope import RunScope, enter_scope, new_scope
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
@@ -56,6 +58,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
 
             yield from _drain(start, scope)
+            run_sync(scope.saved())
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
@@ -66,12 +69,14 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         async with aholding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
                 admitted = check_resume(admitted, await self.aget_state(config or {}))
-            stream = _adrain(super().astream(admitted.input, config, context=admitted.context, **kwargs), scope)
+            inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
+            stream = _adrain(inner, scope, gives_in=_is_node_task(config))
             try:
                 async for item in stream:
                     yield item
             finally:
                 await stream.aclose()
+            await scope.saved()
 
     def _open(
         self, input: Any, config: RunnableConfig | None, context: Any
@@ -116,8 +121,23 @@ def _drain(start: Callable[[], Iterator[Any]], scope: RunScope) -> Iterator[Any]
         raise
 
 
-async def _adrain(stream: AsyncIterator[Any], scope: RunScope) -> Any:
-    """Runs an async stream in a task of its own, so that a cancel stops its nodes and lets the turn be closed."""
+def _is_node_task(config: RunnableConfig | None) -> bool:
+    """Whether LangGraph runs this graph as a node of another one, with nobody's code in between.
+
+    A node that is cancelled and still returns has its update saved by LangGraph, in the library and on the server:
+    the only way in which the text of a cancelled turn can reach the state of a parent that is cancelled with it.
+    """
+    if "__pregel_read" not in (config or {}).get("configurable", {}):
+        return False
+    task = asyncio.current_task()
+    return task is not None and getattr(task.get_coro(), "cr_code", None) is Pregel.ainvoke.__code__
+
+
+async def _adrain(stream: AsyncIterator[Any], scope: RunScope, *, gives_in: bool) -> Any:
+    """Runs an async stream in a task of its own, so that a cancel stops its nodes and lets the turn be closed.
+
+    After that the cancel goes on; where the run `gives_in`, its output does.
+    """
     items: asyncio.Queue[Any] = asyncio.Queue()
 
     async def pump() -> None:
@@ -139,9 +159,16 @@ async def _adrain(stream: AsyncIterator[Any], scope: RunScope) -> Any:
             if isinstance(item, _Raised):
                 raise item.error
             yield item
-    except (asyncio.CancelledError, GeneratorExit):
+    except (asyncio.CancelledError, GeneratorExit) as stop:
         scope.cancel()
         _, late = await asyncio.wait({task}, timeout=STOP_SECONDS)
         for left in late:
             left.cancel()
-        raise
+        if late or not gives_in or isinstance(stop, GeneratorExit):
+            raise
+    else:
+        return
+    while (item := items.get_nowait()) is not _End:
+        if isinstance(item, _Raised):
+            raise item.error
+        yield item

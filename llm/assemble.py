@@ -242,6 +242,8 @@ class ResponseAssembler:
             kwargs["reasoning_details"] = joined_details(self._details)
         if raw_text != self.text:
             kwargs["raw_text"] = raw_text
+            if self._text_calls:
+                kwargs["calls_in_text"] = True
         if self._sealed:
             merged = merge_content(*self._blocks)
             if blocks := without_calls(merged):

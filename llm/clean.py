@@ -267,7 +267,7 @@ def _chunk_of(delta: Delta, message_id: str | None) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=chunk)
 
 
-_NOT_STREAMED = frozenset({"reasoning_content", "raw_text", "raw_blocks"})
+_NOT_STREAMED = frozenset({"reasoning_content", "raw_text", "calls_in_text", "raw_blocks"})
 """Given out before, or for the model's eyes only."""
 
 

@@ -99,8 +99,15 @@ def plan(text: str, offered: Iterable[str]) -> list[PlannedCall]:
     calls += [each for each in (note, question) if each is not None]
     about_docs = bool(_DOCS.search(rest)) or not (calls or expressions(rest) or zones(rest))
     if DOCS_TOOL in names and rest.strip() and about_docs:
-        calls.append(PlannedCall(DOCS_TOOL, {"query": " ".join(rest.split())[:_MAX_QUERY]}, "the documentation"))
+        calls.append(PlannedCall(DOCS_TOOL, {"query": _looked_up(rest)[:_MAX_QUERY]}, "the documentation"))
     return calls[:MAX_CALLS]
+
+
+def _looked_up(text: str) -> str:
+    """The sentences that are about the documentation; the whole text where they cannot be told from the others."""
+    sentences = re.split(r"(?<=[.?!])\s+", " ".join(text.split()))
+    about = [each for each in sentences if not expressions(each) and not (zones(each) and not _DOCS.search(each))]
+    return " ".join(about or sentences)
 
 
 def expressions(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from turngraph.llm.call import RoundResult
 from turngraph.nodes import texts
 from turngraph.nodes.belt import Belt, belt_of
 from turngraph.nodes.closing import finishing_text, gathered
-from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model
+from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model, models_so_far
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.receipts import kept_context
 from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
@@ -50,7 +50,7 @@ async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
 
     Its calls are then settled or reported from the journal; a new model call would ask for the same effects again.
     """
-    if visit.scope.visits > 1 or not visit.can_pause:
+    if not (visit.scope.continued and visit.can_pause):
         return None
     for record in await visit.journal.open_turns(visit.thread):
         if record["turn_id"] != visit.turn_id or "batch" not in record:
@@ -59,6 +59,7 @@ async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
         if all(known.id != message.id for known in state["messages"]):
             again = {"rounds": visit.progress["rounds"] + 1, "next": "tools"}
             return {"messages": [message], "progress": {**visit.progress, **again}}
+    visit.scope.continued = False
     return None
 
 
@@ -90,7 +91,7 @@ def _progress(visit: Visit, outcome: Answered | Stopped | Failed, **changes: Any
         **visit.progress,
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
-        "models": outcome.models,
+        "models": models_so_far(visit.progress, outcome),
         **changes,
     }
     return cast(Progress, progress)

@@ -12,7 +12,7 @@ from turngraph.nodes.belt import belt_of
 from turngraph.nodes.call_llm import note
 from turngraph.nodes.closing import of_turn
 from turngraph.nodes.parts import Visit
-from turngraph.nodes.queued import take_queued
+from turngraph.nodes.queued import remove_when_saved, take_queued
 from turngraph.nodes.rules import EndNow, ForceFinish, GoOn, decide_fold
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.channels import Progress, TurnState, Update
@@ -49,6 +49,7 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
         case GoOn(settle=left):
             changes["next"] = "again"
             steered = queued
+            remove_when_saved(visit, steered)
             if left is not None:
                 anchors.append(note(visit, state["messages"][-1].id or "", texts.settle(left)))
             anchors.extend(_automatic(state, visit, anchors))

@@ -8,7 +8,16 @@ from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.call_llm import fill, mark, note
 from turngraph.nodes.closing import close_calls, finishing_text
-from turngraph.nodes.model_call import Answered, CallOutcome, CallPlan, Failed, Stopped, Tape, call_model
+from turngraph.nodes.model_call import (
+    Answered,
+    CallOutcome,
+    CallPlan,
+    Failed,
+    Stopped,
+    Tape,
+    call_model,
+    models_so_far,
+)
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.receipts import kept_context
 from turngraph.state.channels import Progress, TurnState, Update
@@ -43,7 +52,7 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
         "next": "final",
         "usage": add_usage(visit.progress["usage"], outcome.usage),
         "seconds": visit.seconds(),
-        "models": outcome.models,
+        "models": models_so_far(visit.progress, outcome),
         "uncounted": visit.progress["uncounted"] + 1,
         **changes,
     }

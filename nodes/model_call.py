@@ -17,6 +17,7 @@ from turngraph.nodes.emit import DeltaEvents
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.trace import trace_of
 from turngraph.state.anchors import Anchor
+from turngraph.state.channels import Progress
 from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
 from turngraph.state.receipt import Usage, add_usage, no_usage
@@ -110,6 +111,7 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
     tried: list[str] = []
     failure: CallFailed | None = None
     overflowed = False
+    deadline = None if plan.seconds is None else asyncio.get_running_loop().time() + plan.seconds
     candidates = [await visit.model(), *await visit.fallbacks()]
     for model, name in candidates:
         settings = visit.windowed(model)
@@ -118,13 +120,16 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
             deltas = DeltaEvents(emit, visit.settings.stream_interval_ms)
             tried = [*tried, name] if name not in tried else tried
             try:
-                result, seen = await _one(visit, tape, plan, model, settings, progress, deltas, emit)
-            except asyncio.CancelledError:
+                async with asyncio.timeout_at(deadline):
+                    result, seen = await _one(visit, tape, plan, model, settings, progress, deltas, emit)
+            except (asyncio.CancelledError, TimeoutError) as stop:
                 deltas.flush()
-                return Stopped("cancelled", progress.partial(), tape.anchors[before:], tried, usage)
-            except TimeoutError:
-                deltas.flush()
-                return Stopped("max_seconds", progress.partial(), tape.anchors[before:], tried, usage)
+                why: Literal["max_seconds", "cancelled"] = (
+                    "max_seconds" if isinstance(stop, TimeoutError) else "cancelled"
+                )
+                partial = progress.partial()
+                usage = usage if partial is None else add_usage(usage, partial.usage)
+                return Stopped(why, partial, tape.anchors[before:], tried, usage)
             except CallFailed as failed:
                 deltas.flush()
                 failure, usage = failed, add_usage(usage, failed.usage)
@@ -168,7 +173,7 @@ async def _one(
     deltas: DeltaEvents,
     emit: Emit,
 ) -> tuple[RoundResult, View]:
-    """One try with one model: view, request, stream, within the time that is left."""
+    """One try with one model: view, request, stream."""
     profile = effective_profile(model, settings.model_profile)
     views = [make_view(visit, tape, plan.belt, settings, profile)]
     report_cuts(emit, views[0])
@@ -193,8 +198,12 @@ async def _one(
         reshape=reshape,
         trace=trace_of(visit, "round" if plan.tool_choice == "auto" else "forced_finish", views[0]),
     )
-    async with asyncio.timeout(plan.seconds):
-        return await stream_round(model, request, deltas, progress), views[-1]
+    return await stream_round(model, request, deltas, progress), views[-1]
+
+
+def models_so_far(progress: Progress, outcome: CallOutcome) -> list[str]:
+    """Every model that the turn tried, each once, the one that was asked last at the end."""
+    return [*(name for name in progress["models"] if name not in outcome.models), *outcome.models]
 
 
 def taken_ids(messages: Sequence[Any]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from turngraph.tools.results import page_within
 
 
 def read_original(state: TurnState, call: Call, max_tokens: int) -> CallOutcome:
-    """The page, of at most `max_tokens`, that the call asks for; an error in words for an unknown id or a bad offset."""
+    """The page, of at most `max_tokens`, that the call asks for; an error in words for an unknown id or bad offset."""
     wanted, offset = call["args"].get("call_id"), call["args"].get("offset", 0)
     texts: dict[str, str] = {
         message.tool_call_id: message.text for message in state["messages"] if isinstance(message, ToolMessage)

@@ -72,6 +72,7 @@ class Visit:
     progress: Progress
     thread: str
     journal: Journal
+    store: BaseStore | None
     scope: RunScope
     can_pause: bool
     started: float = field(default_factory=time.monotonic)
@@ -181,6 +182,7 @@ def open_visit(parts: TurnParts, state: TurnState) -> Visit:
         progress=whole(state.get("progress", {})),
         thread=thread_of(config),
         journal=parts.journal_of(checkpointer or None, runtime.store),
+        store=runtime.store,
         scope=current_scope(),
         can_pause=checkpointer is not None and checkpointer is not False,
     )

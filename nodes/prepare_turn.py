@@ -9,21 +9,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.runtime import get_runtime
 
 from turngraph.context.tokens import warm_up
-from turngraph.nodes import texts
-from turngraph.nodes.closing import close_calls, marks_of
+from turngraph.nodes.closing import marks_of
+from turngraph.nodes.earlier import close_earlier
 from turngraph.nodes.parts import TurnParts, Visit, settings_of_run
 from turngraph.nodes.progress import whole
-from turngraph.nodes.queued import take_queued
-from turngraph.nodes.receipts import late_receipt
+from turngraph.nodes.queued import remove_when_saved, take_queued
 from turngraph.state.anchors import TurnAnchor
-from turngraph.state.calls import CallOutcome
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import InputError
-from turngraph.state.receipt import TurnReceipt
 from turngraph.state.settings import TurnSettings
-from turngraph.state.words import STATE_VERSION, ToolStatus
-from turngraph.tools.claims import Settled, Started
-from turngraph.tools.texts import UNKNOWN_OUTCOME
 
 SEED_SECONDS = 10.0
 SEED_CHARACTERS = 8_000
@@ -35,35 +29,38 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     Raises InputError when there is nothing to answer.
     """
     await warm_up()
-    closed, late = await _close_earlier(state, visit)
-    queued = await take_queued(visit, state)
-    tape = [*state.get("messages", []), *closed, *queued]
-    first, last = turn_input(tape, visit.anchor)
-    settings = settings_of_run(get_runtime().context)
+    queued = await take_queued(visit, state, saved=True)
+    first, last = turn_input([*state.get("messages", []), *queued], visit.anchor)
     turn_id = _turn_id(visit, last, len(state.get("anchors", [])))
+    records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
+    mine = records.pop(turn_id, None)
+    earlier = await close_earlier(state, visit, records)
+    settings = settings_of_run(get_runtime().context)
     visit.settings, visit.progress = settings, fresh_progress(turn_id, settings)
     _, name = await visit.model()
     emit = visit.emit(0)
-    emit("turn_started", model=name, thread_id=visit.thread)
-    if name == "offline" and settings.model is None:
-        emit("notice", code="offline_model", text="No model is configured: the built-in offline model answers.")
     anchor: TurnAnchor = {
         "id": f"turn-{turn_id}",
         "kind": "turn",
-        "version": STATE_VERSION,
         "turn_id": turn_id,
         "first_message_id": first.id or "",
         "last_message_id": last.id or "",
-        "seed": await seeds(visit.parts, first.text),
+        "seed": "",
         "settings": settings.stored(),
         "model": name,
     }
-    await visit.journal.open_turn(visit.thread, turn_id, {"turn_id": turn_id, "model": name})
+    await visit.journal.open_turn(visit.thread, turn_id, {**(mine or {}), "model": name, "anchor": {**anchor}})
+    visit.scope.continued = mine is not None
+    emit("turn_started", model=name, thread_id=visit.thread)
+    if name == "offline" and settings.model is None:
+        emit("notice", code="offline_model", text="No model is configured: the built-in offline model answers.")
+    anchor["seed"] = await seeds(visit.parts, first.text)
     progress: Progress = {**visit.progress, "models": [name], "seconds": visit.seconds()}
+    remove_when_saved(visit, queued)
     return {
-        "messages": [*closed, *queued],
-        "anchors": [anchor],
-        "receipts": late,
+        "messages": [*earlier.messages, *queued],
+        "anchors": [*earlier.anchors, anchor],
+        "receipts": earlier.receipts,
         "progress": progress,
         "batch": None,
         "answer": "",
@@ -136,48 +133,3 @@ async def seeds(parts: TurnParts, question: str) -> str:
 
     found = [one(capability.name, capability.seed) for capability in parts.capabilities if capability.seed is not None]
     return "\n\n".join(block for block in await asyncio.gather(*found) if block)
-
-
-async def _close_earlier(state: TurnState, visit: Visit) -> tuple[list[ToolMessage], list[TurnReceipt]]:
-    """Tool messages for the calls, and the receipt, of an earlier turn that never reached `finalize`."""
-    progress = visit.progress
-    records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
-    known = {receipt["turn_id"] for receipt in state.get("receipts", [])}
-    late: list[TurnReceipt] = []
-    closed: list[ToolMessage] = []
-    if progress.get("phase") == "running":
-        turn_id = progress["turn_id"]
-        batch = state.get("batch") or {}
-        settled = await journal_outcomes(visit, turn_id)
-        paused = bool(batch.get("waiting")) or bool(batch.get("own"))
-        otherwise: tuple[ToolStatus, str] = ("cancelled", texts.NOT_ANSWERED if paused else texts.BROKE_OFF)
-        closed = close_calls(state.get("messages", []), turn_id, {**settled, **batch.get("outcomes", {})}, otherwise)
-        late.append(late_receipt(progress, records.get(turn_id), paused=paused))
-        known.add(turn_id)
-    for turn_id, record in records.items():
-        if turn_id not in known:
-            late.append(late_receipt(_only_recorded(record), record, paused=False))
-        await visit.journal.close_turn(visit.thread, turn_id)
-    return closed, late
-
-
-def _only_recorded(record: dict[str, Any]) -> Progress:
-    """The progress of a turn of which only the journal knows."""
-    return whole({"turn_id": record["turn_id"], "models": [record.get("model", "")]})
-
-
-async def journal_outcomes(visit: Visit, turn_id: str) -> dict[str, CallOutcome]:
-    """What the journal knows of a turn's calls: results of settled ones, "outcome unknown" for those only started."""
-    known: dict[str, CallOutcome] = {}
-    for call_id, claim in (await visit.journal.lookup(visit.thread, turn_id)).items():
-        if isinstance(claim, Settled):
-            known[call_id] = claim.outcome
-        elif isinstance(claim, Started):
-            known[call_id] = {
-                "call_id": call_id,
-                "name": claim.name,
-                "status": "unknown",
-                "content": UNKNOWN_OUTCOME,
-                "seconds": 0.0,
-            }
-    return known

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import weakref
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ class RunScope:
     cancelled: bool = False
     visits: int = 0
     """Nodes entered so far; a run that continues another one enters its first node with 1."""
+    continued: bool = True
+    """Whether the turn was begun by another run, and this one has not yet caught up with what the journal knows."""
     leased: bool = False
     """Whether this run, or the one that it is part of, holds the lease of its thread."""
     nested: bool = False
@@ -27,6 +30,8 @@ class RunScope:
     """The lease that the first node took."""
     lost: bool = False
     """Whether another runner took the lease over: this run may not write any more."""
+    when_saved: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    """What is to be done once everything that the run wrote is saved."""
     _inner: "weakref.WeakSet[RunScope]" = field(default_factory=weakref.WeakSet)
     _tasks: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -60,6 +65,11 @@ class RunScope:
             scope.cancel()
         for task, loop in tasks:
             loop.call_soon_threadsafe(task.cancel)
+
+    async def saved(self) -> None:
+        """The run has ended and its checkpoints are saved."""
+        while self.when_saved:
+            await self.when_saved.pop(0)()
 
     def lose(self) -> None:
         """The lease is gone: stops the run like a cancel, and nothing of it is written."""

@@ -46,7 +46,12 @@ class BatchWork:
         self._context = tool_context(visit, state, list(belt.known.values()))
 
     async def recall(self) -> None:
-        """What the journal knows: results of calls that finished, and calls that were started and never finished."""
+        """What the journal knows: results of calls that finished, and calls that were started and never finished.
+
+        Of a batch that this run's own model call just gave it can know nothing.
+        """
+        if not (self._recorded or self.visit.scope.continued):
+            return
         for call_id, claim in (await self.visit.journal.lookup(self.visit.thread, self.visit.turn_id)).items():
             if isinstance(claim, Settled):
                 self.outcomes.setdefault(call_id, claim.outcome)

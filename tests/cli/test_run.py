@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import ROOT, Ran, Shell
-from tests.support.openai_server import ScriptedServer, Wait, call, error, hanging, say
+from tests.support.openai_server import Request, ScriptedServer, Wait, call, error, hanging, say
 from tests.support.openai_steps import Step
 
 QUESTION = "What is 12*(3+4)? What time is it in UTC? And how does turngraph store messages?"
@@ -184,11 +185,17 @@ def test_a_provider_error_is_one_clear_text_and_can_be_tried_again(shell: Shell,
 
 
 def test_input_sent_while_a_turn_runs_is_answered(shell: Shell, openai_server: Server) -> None:
-    asks = call(("clock", {}))
-    server = openai_server([Step((Wait(4.0), *asks.items), finish=asks.finish), say("The second answer.")])
+    is_sent = threading.Event()
+
+    def after_it_is_sent(request: Request) -> Step:
+        assert is_sent.wait(60)
+        return call(("clock", {}))
+
+    server = openai_server([after_it_is_sent, say("The second answer.")])
     process = shell.start("run", "First", "--thread", "q", *with_model(shell, server))
     wait_for(process, "thread q")
     sent = ok(shell.run("send", "q", "Second, please"))
+    is_sent.set()
     assert "Queued: the running turn" in sent.out
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err

@@ -14,7 +14,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, Send
 from typing_extensions import TypedDict
 
-from tests.support.turns import check_calls, finish_text, pause_of, thread
+from tests.support.openai_server import call, hanging, say
+from tests.support.turns import chat, check_calls, finish_text, pause_of, thread
 from turngraph.graph import Capability, InputError, TurnSettings, as_tool, build_turn_graph
 from turngraph.llm import ScriptedModel, ScriptedReply
 from turngraph.tools import tool_policy
@@ -337,3 +338,53 @@ def test_a_parents_wrong_turn_settings_are_refused_with_the_fields_there_are() -
     graph = parent(looker(), context_schema=Theirs)
     with pytest.raises(InputError, match="max_round"):
         graph.invoke({"messages": [("user", "yard")]}, thread(), context=Theirs("ann", {"max_round": 3}))
+
+
+@pytest.mark.parametrize("when", ["text", "tool"])
+async def test_a_parent_that_is_cancelled_keeps_what_the_turn_had(openai_server: Any, when: str) -> None:
+    async def slow(place: str) -> str:
+        """Be slow."""
+        await asyncio.sleep(60)
+        return place
+
+    first = hanging(say("Half an answer", chunks=4)) if when == "text" else call(("slow", {"place": "x"}), text="Look.")
+    server = openai_server([first, say("Next.")], strict=True)
+    graph = parent(build_turn_graph(chat(server), [slow]))
+    seen: list[str] = []
+
+    async def work() -> None:
+        async for _, event in graph.astream(
+            {"messages": [("user", "go")]}, thread(), stream_mode="custom", subgraphs=True
+        ):
+            seen.append(event["type"])
+
+    task = asyncio.create_task(work())
+    while "content" not in seen if when == "text" else "tool_started" not in seen:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait({task})
+    messages = (await graph.aget_state(thread())).values["messages"]
+    kinds = ["human", "ai"] if when == "text" else ["human", "ai", "tool", "ai"]
+    assert [m.type for m in messages] == kinds
+    assert messages[1].text == ("Half an answer" if when == "text" else "Look.")
+    check_calls(messages)
+    output = await graph.ainvoke({"messages": [("user", "go on")]}, thread())
+    assert output["messages"][-1].text == "Next."
+    server.done()
+
+
+async def test_a_timeout_around_a_turn_inside_a_node_is_still_a_timeout(openai_server: Any) -> None:
+    turn = build_turn_graph(chat(openai_server([hanging(say("Half", chunks=2))])))
+    seen: list[str] = []
+
+    async def work(state: MessagesState) -> Any:
+        try:
+            async with asyncio.timeout(0.5):
+                await turn.ainvoke({"messages": state["messages"]})
+        except TimeoutError:
+            seen.append("timeout")
+        return {}
+
+    await parent(work).ainvoke({"messages": [("user", "go")]}, thread())
+    assert seen == ["timeout"]

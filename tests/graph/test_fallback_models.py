@@ -1,5 +1,6 @@
 """Fallback models: tried in order when the retries of a call are spent and nothing of it was visible."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from tests.support.openai_server import ScriptedServer, Step, broken, call, error, hanging, say
+from tests.support.openai_server import ScriptedServer, Step, broken, call, error, say
 from tests.support.turns import WAYS, Way, chat, check_turn, finish_text, pause_of, run, thread, types
 from tests.support.wire import check_requests
 from turngraph.graph import ProviderError, TurnSettings, build_turn_graph
@@ -128,7 +129,7 @@ def test_every_round_starts_with_the_first_model(openai_server: Any) -> None:
     graph = build_turn_graph(named(first, "one"), [look], fallback_models=[named(second, "two")])
     output, events = run(graph, "go")
     assert output["answer"] == "The first is back."
-    assert set(output["receipt"]["models"]) == {"one", "two"}
+    assert (output["receipt"]["model"], output["receipt"]["models"]) == ("one", ["two", "one"])
     check_turn(output, events)
     check_requests(first)
 
@@ -168,10 +169,15 @@ def test_an_overflow_is_not_a_reason_for_another_model(openai_server: Any) -> No
 
 
 def test_a_time_budget_holds_over_all_of_them(openai_server: Any) -> None:
-    first, second = openai_server([hanging()]), openai_server([say("Late.")])
-    graph = build_turn_graph(named(first, "one"), fallback_models=[named(second, "two")])
-    output, events = run(graph, "hi", context=TurnSettings(max_seconds=0.5))
+    """Each of them alone is within the budget."""
+    slow = [openai_server([error(401, "no", delay=0.4), say("At last.")]) for _ in range(4)]
+    models = [named(each, f"m{n}") for n, each in enumerate(slow)]
+    started = time.monotonic()
+    output, events = run(build_turn_graph(models[0], fallback_models=models[1:]), "hi", context=TurnSettings(max_seconds=0.6))
+    assert time.monotonic() - started < 5
     assert output["receipt"]["stop_reason"] == "max_seconds"
+    assert output["answer"] == "At last."
+    assert [len(each.requests) for each in slow] == [2, 1, 0, 0]
     check_turn(output, events)
 
 

@@ -61,7 +61,7 @@ async def test_all_modes_at_once_agree(served: Served, graph: str, subgraphs: bo
         assert set(last) == {"messages"}
     else:
         assert custom == {"custom"}
-        assert set(last) == {"messages", "answer", "receipt", "structured"}
+        assert set(last) - {"structured"} == {"messages", "answer", "receipt"}
         assert events[-1]["receipt"] == last["receipt"]
 
 
@@ -76,9 +76,7 @@ async def test_a_parent_without_subgraphs_shows_whole_messages_and_no_events(ser
 async def test_private_state_and_thoughts_are_in_no_visible_text(served: Served) -> None:
     parts = await collect(served, "turn", says("say Hello there."), MODES)
     assert spoken(parts) == ["Hello there."]
-    assert [e["text"] for e in of(parts, "custom") if e["type"] == "thinking"] == ["Let me think."] or "".join(
-        e["text"] for e in of(parts, "custom") if e["type"] == "thinking"
-    ) == "Let me think."
+    assert "".join(e["text"] for e in of(parts, "custom") if e["type"] == "thinking") == "Let me think."
     for update in of(parts, "updates"):
         for written in update.values():
             assert set(written or {}) <= {"messages", "answer", "receipt", "structured"}

@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.stream import CustomTransformer
 
 from tests.support.openai_server import Request, Step, call, hanging, say
 from turngraph.graph import build_turn_graph
@@ -87,7 +88,8 @@ def _parent(turn: Any) -> Any:
     builder.add_node("agent", turn)
     builder.add_edge(START, "agent")
     builder.add_edge("agent", END)
-    return builder.compile(name="parent")
+    # A turn brings its custom events into the v3 protocol itself; a graph around it has to ask for those of its inside.
+    return builder.compile(name="parent", transformers=[CustomTransformer])
 
 
 if MODEL_URL in os.environ:

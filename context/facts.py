@@ -1,0 +1,106 @@
+"""What reading a tape needs to know of each message, read from it once."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+
+from turngraph.context.memo import Memo
+from turngraph.state.calls import Marks
+
+Kind: TypeAlias = Literal["system", "user", "assistant", "result", "other"]
+
+_ROLES: dict[str, type[BaseMessage]] = {"system": SystemMessage, "developer": SystemMessage, "assistant": AIMessage}
+_KINDS: tuple[tuple[type[BaseMessage], Kind], ...] = (
+    (AIMessage, "assistant"),
+    (ToolMessage, "result"),
+    (HumanMessage, "user"),
+    (SystemMessage, "system"),
+)
+
+
+@dataclass(slots=True)
+class Facts:
+    """One message: its kind, its marks, the ids of its calls, or of the call that it answers.
+
+    `plain` is the message of that kind where the stored one is a chunk or names its role in words, else None.
+    `content` and `kwargs` are the fields that were read. `shapes` holds the forms in which it is sent, by profile.
+    """
+
+    kind: Kind
+    turn_id: str
+    role: str
+    call_ids: tuple[str, ...]
+    answers: str
+    is_answer: bool
+    plain: BaseMessage | None
+    content: Any
+    kwargs: dict[str, Any]
+    shapes: dict[Any, "Shape"] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Shape:
+    """A message as it is sent: a copy, or itself where `same`; neither where nothing of it is left.
+
+    `tokens` is its count, -1 until it was counted.
+    """
+
+    copy: BaseMessage | None
+    same: bool
+    tokens: int = -1
+
+
+_facts: Memo[Facts] = Memo()
+
+
+def marks_of(message: BaseMessage) -> Marks:
+    """turngraph's marks of a message; empty for a message that others wrote."""
+    marks = message.additional_kwargs.get("turngraph")
+    return marks if isinstance(marks, dict) else {}  # type: ignore[return-value]
+
+
+def facts_of(message: BaseMessage) -> Facts:
+    """The facts of a message; read again where one of its fields was set to something else."""
+    known = _facts.get(message)
+    if known is not None and known.content is message.content and known.kwargs is message.additional_kwargs:
+        return known
+    return _facts.put(message, _read(message))
+
+
+def _read(message: BaseMessage) -> Facts:
+    plain = _plain(message)
+    marks = marks_of(plain)
+    kind = next((kind for of, kind in _KINDS if isinstance(plain, of)), "other")
+    role = str(marks.get("role", ""))
+    asked = isinstance(plain, ToolMessage) and plain.name == "ask_user"
+    return Facts(
+        kind=kind,
+        turn_id=marks.get("turn_id", ""),
+        role=role,
+        call_ids=tuple(call["id"] or "" for call in plain.tool_calls) if isinstance(plain, AIMessage) else (),
+        answers=plain.tool_call_id if isinstance(plain, ToolMessage) else "",
+        is_answer=isinstance(plain, ToolMessage) and (asked or role == "answer"),
+        plain=None if plain is message else plain,
+        content=message.content,
+        kwargs=message.additional_kwargs,
+    )
+
+
+def _plain(message: BaseMessage) -> BaseMessage:
+    """A message of one of the four kinds, where it is a chunk or names its role in words."""
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    if isinstance(message, ChatMessage):
+        kind = _ROLES.get(message.role, HumanMessage)
+        return kind(content=message.content, id=message.id, additional_kwargs=message.additional_kwargs)
+    return message

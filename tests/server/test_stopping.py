@@ -1,0 +1,187 @@
+"""Stopping and double texting on a real server: streamed text is kept and marked, no effect comes later, and the
+thread is idle and usable after each way."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import httpx
+import pytest
+from langgraph_sdk.errors import ConflictError
+
+from tests.server.conftest import Served, says
+
+pytestmark = pytest.mark.server
+
+HANG = "hang Half of an answer that never ends"
+
+
+async def new_thread(served: Served) -> str:
+    return str((await served.client.threads.create())["thread_id"])
+
+
+async def usable(served: Served, thread_id: str, graph: str = "turn") -> dict[str, Any]:
+    """The thread takes a message and answers it; gives its values."""
+    values = await served.client.runs.wait(thread_id, graph, input=says("say All is well."))
+    assert values["messages"][-1]["content"] == "All is well."
+    calls = [call["id"] for m in values["messages"] for call in m.get("tool_calls") or []]
+    results = [m["tool_call_id"] for m in values["messages"] if m["type"] == "tool"]
+    assert sorted(calls) == sorted(results)
+    assert await served.status(thread_id) == "idle"
+    return dict(values)
+
+
+async def stop_once(served: Served, thread_id: str, graph: str, text: str, seen: Any, stop: Any) -> list[Any]:
+    """Starts a run, calls `stop(run_id)` once `seen(events)`, and reads on to the end of the stream."""
+    events: list[Any] = []
+    run_id, stopped = "", None
+    options: Any = {"stream_mode": ["custom"], "stream_subgraphs": True}
+    with contextlib.suppress(httpx.HTTPError):
+        async for part in served.client.runs.stream(thread_id, graph, input=says(text), **options):
+            if part.event == "metadata":
+                run_id = part.data["run_id"]
+            elif part.event.startswith("custom"):
+                events.append(part.data)
+            if stopped is None and seen(events):
+                stopped = asyncio.create_task(stop(run_id))
+    if stopped is not None:
+        await stopped
+    return events
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(e["text"] for e in events if e["type"] == "content")
+
+
+def some_text(events: list[Any]) -> bool:
+    return len(text_of(events)) >= 10
+
+
+def cancel(served: Served, thread_id: str, action: str) -> Any:
+    async def stop(run_id: str) -> None:
+        await served.client.runs.cancel(thread_id, run_id, wait=True, action=action)
+
+    return stop
+
+
+@pytest.mark.parametrize("graph", ["turn", "parent"])
+async def test_cancel_keeps_the_text_that_was_streamed(served: Served, graph: str) -> None:
+    thread_id = await new_thread(served)
+    events = await stop_once(served, thread_id, graph, HANG, some_text, cancel(served, thread_id, "interrupt"))
+    read = text_of(events)
+    values = await usable(served, thread_id, graph)
+    cut = [m for m in values["messages"] if m.get("additional_kwargs", {}).get("turngraph", {}).get("cut")]
+    assert len(cut) == 1, "one message, marked as cut"
+    assert cut[0]["content"].startswith(read[:10])
+    assert "Let me think" not in cut[0]["content"]
+    if graph == "turn":
+        history = await served.client.threads.get_history(thread_id, limit=50)
+        receipts = history[0]["values"].get("receipts") or []
+        assert [r["status"] for r in receipts if r["status"] != "completed"] in ([], ["cancelled"])
+
+
+async def test_cancel_during_a_tool_starts_nothing_more(served: Served) -> None:
+    thread_id = await new_thread(served)
+    name = f"first-{thread_id[:8]}"
+    batch = f'call work {{"name": "{name}", "seconds": 30}}\ncall work {{"name": "{name}-next", "seconds": 0}}'
+
+    def begun(events: list[Any]) -> bool:
+        return f"begin {name}" in served.effects
+
+    await stop_once(served, thread_id, "turn", batch, lambda events: True, until_begun(served, thread_id, begun))
+    values = await usable(served, thread_id)
+    assert [line for line in served.effects if name in line] == [f"begin {name}"]
+    assert [m["status"] for m in values["messages"] if m["type"] == "tool"] == ["error", "error"]
+
+
+def until_begun(served: Served, thread_id: str, begun: Any) -> Any:
+    async def stop(run_id: str) -> None:
+        async def seen() -> bool:
+            return bool(begun([]))
+
+        await served.until(seen)
+        await served.client.runs.cancel(thread_id, run_id, wait=True)
+
+    return stop
+
+
+async def test_rollback_leaves_no_trace_of_the_run(served: Served) -> None:
+    thread_id = await new_thread(served)
+    await usable(served, thread_id)
+    await stop_once(served, thread_id, "turn", HANG, some_text, cancel(served, thread_id, "rollback"))
+
+    async def rolled_back() -> bool:
+        return len((await served.values(thread_id))["messages"]) == 2
+
+    await served.until(rolled_back)
+    values = await usable(served, thread_id)
+    assert [m["content"] for m in values["messages"] if m["type"] == "human"] == ["say All is well."] * 2
+    assert not any("Half" in str(m["content"]) for m in values["messages"])
+
+
+async def test_a_client_that_goes_away_stops_its_run(served: Served) -> None:
+    thread_id = await new_thread(served)
+    stream = served.client.runs.stream(
+        thread_id, "turn", input=says(HANG), stream_mode=["custom"], on_disconnect="cancel"
+    )
+    events: list[Any] = []
+    async for part in stream:
+        if part.event == "custom":
+            events.append(part.data)
+        if some_text(events):
+            break
+    await stream.aclose()
+
+    async def idle() -> bool:
+        return await served.status(thread_id) in ("idle", "interrupted", "error")
+
+    await served.until(idle)
+    values = await usable(served, thread_id)
+    assert any(m.get("additional_kwargs", {}).get("turngraph", {}).get("cut") for m in values["messages"])
+
+
+async def running(served: Served, thread_id: str, text: str = HANG) -> str:
+    """Starts a run and gives its id once the model has said something."""
+    before = len(served.model.requests)
+    run = await served.client.runs.create(thread_id, "turn", input=says(text))
+
+    async def asked() -> bool:
+        return len(served.model.requests) > before
+
+    await served.until(asked)
+    await asyncio.sleep(0.2)
+    return str(run["run_id"])
+
+
+async def test_multitask_reject(served: Served) -> None:
+    thread_id = await new_thread(served)
+    run_id = await running(served, thread_id)
+    with pytest.raises(ConflictError):
+        await served.client.runs.create(thread_id, "turn", input=says("say No."), multitask_strategy="reject")
+    await served.client.runs.cancel(thread_id, run_id, wait=True)
+    values = await usable(served, thread_id)
+    assert not any(m["content"] == "say No." for m in values["messages"])
+
+
+async def test_multitask_enqueue(served: Served) -> None:
+    thread_id = await new_thread(served)
+    name = f"queued-{thread_id[:8]}"
+    await running(served, thread_id, f'call work {{"name": "{name}", "seconds": 0.5}}')
+    second = await served.client.runs.create(thread_id, "turn", input=says("say Two."), multitask_strategy="enqueue")
+    await served.client.runs.join(thread_id, second["run_id"])
+    values = await usable(served, thread_id)
+    said = [m["content"] for m in values["messages"] if m["type"] == "ai"]
+    assert said[:3] == ["Let me see.", f"Done: worked {name}", "Two."]
+
+
+@pytest.mark.parametrize("strategy", ["interrupt", "rollback"])
+async def test_multitask_that_stops_the_first_run(served: Served, strategy: Any) -> None:
+    thread_id = await new_thread(served)
+    await running(served, thread_id)
+    second = await served.client.runs.create(thread_id, "turn", input=says("say Two."), multitask_strategy=strategy)
+    await served.client.runs.join(thread_id, second["run_id"])
+    values = await usable(served, thread_id)
+    said = [m["content"] for m in values["messages"] if m["type"] == "ai"]
+    assert said[-2:] == ["Two.", "All is well."]
+    kept = [text for text in said if text.startswith("Half")]
+    assert len(kept) == (1 if strategy == "interrupt" else 0)

@@ -1,6 +1,6 @@
 """What reading a tape needs to know of each message, read from it once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import (
@@ -20,12 +20,12 @@ from turngraph.state.calls import Marks
 Kind: TypeAlias = Literal["system", "user", "assistant", "result", "other"]
 
 _ROLES: dict[str, type[BaseMessage]] = {"system": SystemMessage, "developer": SystemMessage, "assistant": AIMessage}
-_KINDS: tuple[tuple[type[BaseMessage], Kind], ...] = (
-    (AIMessage, "assistant"),
-    (ToolMessage, "result"),
-    (HumanMessage, "user"),
-    (SystemMessage, "system"),
-)
+_KINDS: dict[type[BaseMessage], Kind] = {
+    AIMessage: "assistant",
+    ToolMessage: "result",
+    HumanMessage: "user",
+    SystemMessage: "system",
+}
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Facts:
     """One message: its kind, its marks, the ids of its calls, or of the call that it answers.
 
     `plain` is the message of that kind where the stored one is a chunk or names its role in words, else None.
-    `content` and `kwargs` are the fields that were read. `shapes` holds the forms in which it is sent, by profile.
+    `content` and `kwargs` are the fields that were read. `shape` is the form in which it was sent last.
     """
 
     kind: Kind
@@ -45,19 +45,20 @@ class Facts:
     plain: BaseMessage | None
     content: Any
     kwargs: dict[str, Any]
-    shapes: dict[Any, "Shape"] = field(default_factory=dict)
+    shape: "Shape | None" = None
 
 
 @dataclass(slots=True)
 class Shape:
-    """A message as it is sent: a copy, or itself where `same`; neither where nothing of it is left.
+    """A message as it is sent under a profile: a copy, or itself where `same`; neither where nothing of it is left.
 
-    `tokens` is its count, -1 until it was counted.
+    `key` is what of the profile decided it, `tokens` its count.
     """
 
+    key: Any
     copy: BaseMessage | None
     same: bool
-    tokens: int = -1
+    tokens: int
 
 
 _facts: Memo[Facts] = Memo()
@@ -78,21 +79,28 @@ def facts_of(message: BaseMessage) -> Facts:
 
 
 def _read(message: BaseMessage) -> Facts:
-    plain = _plain(message)
+    exact = _KINDS.get(type(message))
+    plain = message if exact is not None else _plain(message)
+    kind: Kind = exact or next((each for of, each in _KINDS.items() if isinstance(plain, of)), "other")
     marks = marks_of(plain)
-    kind = next((kind for of, kind in _KINDS if isinstance(plain, of)), "other")
-    role = str(marks.get("role", ""))
-    asked = isinstance(plain, ToolMessage) and plain.name == "ask_user"
+    role: str = marks.get("role", "")
+    call_ids: tuple[str, ...] = ()
+    answers, is_answer = "", False
+    if kind == "assistant" and plain.tool_calls:  # type: ignore[attr-defined]
+        call_ids = tuple(call["id"] or "" for call in plain.tool_calls)  # type: ignore[attr-defined]
+    elif kind == "result":
+        answers = plain.tool_call_id  # type: ignore[attr-defined]
+        is_answer = plain.name == "ask_user" or role == "answer"
     return Facts(
-        kind=kind,
-        turn_id=marks.get("turn_id", ""),
-        role=role,
-        call_ids=tuple(call["id"] or "" for call in plain.tool_calls) if isinstance(plain, AIMessage) else (),
-        answers=plain.tool_call_id if isinstance(plain, ToolMessage) else "",
-        is_answer=isinstance(plain, ToolMessage) and (asked or role == "answer"),
-        plain=None if plain is message else plain,
-        content=message.content,
-        kwargs=message.additional_kwargs,
+        kind,
+        marks.get("turn_id", ""),
+        role,
+        call_ids,
+        answers,
+        is_answer,
+        None if plain is message else plain,
+        message.content,
+        message.additional_kwargs,
     )
 
 

@@ -1,10 +1,16 @@
 """Remembers what was made of an object for as long as the object lives. An edited message is another object."""
 
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
 V = TypeVar("V")
+
+
+class _Ref(ref):  # type: ignore[type-arg]
+    """A weak reference that knows under which key it stands: a closure for each would cost more than the rest."""
+
+    __slots__ = ("key",)
+    key: int
 
 
 class Memo(Generic[V]):
@@ -14,10 +20,18 @@ class Memo(Generic[V]):
     are not remembered. Safe for threads: each step is one operation of a dict.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_gone", "_known")
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, V]] = {}
+        self._known: dict[int, tuple[_Ref, V]] = {}
+        known = self._known
+
+        def gone(dead: Any) -> None:
+            # The id may belong to a newer object by now.
+            if (entry := known.get(dead.key)) is not None and entry[0] is dead:
+                del known[dead.key]
+
+        self._gone = gone
 
     def get(self, thing: object) -> V | None:
         """What was put for this very object, or None."""
@@ -26,15 +40,12 @@ class Memo(Generic[V]):
 
     def put(self, thing: object, value: V) -> V:
         """Remembers the value and gives it back."""
-        key, known = id(thing), self._known
-
-        def gone(dead: Any) -> None:
-            # The id may belong to a newer object by now.
-            if (entry := known.get(key)) is not None and entry[0] is dead:
-                del known[key]
-
-        with suppress(TypeError):
-            known[key] = (ref(thing, gone), value)
+        try:
+            made = _Ref(thing, self._gone)
+        except TypeError:
+            return value
+        made.key = id(thing)
+        self._known[made.key] = (made, value)
         return value
 
     def __len__(self) -> int:

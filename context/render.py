@@ -13,7 +13,7 @@ from turngraph.context.facts import Shape
 from turngraph.context.shape import ShapeKey, clean, one_string, shape_key, shape_message
 from turngraph.context.shorten import shorten_args, shorten_text
 from turngraph.context.tape import Entry, Tape, Turn, Unit
-from turngraph.context.tokens import message_tokens
+from turngraph.context.tokens import count_message, message_tokens
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.settings import ModelProfile
 from turngraph.state.words import ExcludedReason
@@ -223,14 +223,13 @@ class _Renderer:
             self._add(sent, "answer" if answer else "result", keys, newest=newest, tokens=tokens)
 
     def _shape(self, entry: Entry) -> tuple[BaseMessage, int] | None:
-        """The message in the shape in which it is sent, and its tokens; made once for each message and profile."""
-        shapes = entry.facts.shapes
-        shape = shapes.get(self.wants)
-        if shape is None:
+        """The message in the shape in which it is sent, and its tokens; made anew only where the profile changed."""
+        shape = entry.facts.shape
+        if shape is None or shape.key != self.wants:
             made = shape_message(entry.message, self.profile)
             same = made is entry.message
-            tokens = -1 if made is None else message_tokens(made)
-            shape = shapes[self.wants] = Shape(None if same else made, same, tokens)
+            tokens = -1 if made is None else count_message(made)
+            shape = entry.facts.shape = Shape(self.wants, None if same else made, same, tokens)
         if shape.same:
             return entry.message, shape.tokens
         return None if shape.copy is None else (shape.copy, shape.tokens)

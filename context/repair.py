@@ -19,9 +19,7 @@ class Pairs:
     spare: list[int]
 
 
-def pair_results(
-    messages: Sequence[BaseMessage], owner: Sequence[int], facts: Sequence[Facts] | None = None
-) -> Pairs:
+def pair_results(messages: Sequence[BaseMessage], owner: Sequence[int], facts: Sequence[Facts] | None = None) -> Pairs:
     """Gives each tool message to a call of the same id.
 
     The nearest unanswered call before it in its own turn comes first, then any in its own turn, then, for a result

@@ -17,7 +17,10 @@ from turngraph.context.encoding import encoding, warm_up
 from turngraph.context.estimate import estimate_text
 from turngraph.context.memo import Memo
 
-__all__ = ["ToolLike", "count_text", "count_tokens", "message_tokens", "real_counts", "tool_tokens", "warm_up"]
+__all__ = [
+    "ToolLike", "count_message", "count_text", "count_tokens", "message_tokens", "real_counts", "tool_tokens",
+    "warm_up",
+]  # fmt: skip
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | dict[str, Any]
 
@@ -132,8 +135,22 @@ def _factor(model: str | None) -> float:
     return 1.0 if name.startswith("o200k") else OTHER_VOCABULARY
 
 
+_messages: Memo[tuple[Any, Any, Any, int]] = Memo()
+"""By message: the fields that were counted, and their tokens."""
+
+
 def message_tokens(message: BaseMessage) -> int:
-    """Tokens of one message as it is given, its overhead included."""
+    """Tokens of one message as it is given, its overhead included; counted again where a field was set anew."""
+    content, kwargs = message.content, message.additional_kwargs
+    calls = message.tool_calls if isinstance(message, AIMessage) else None
+    known = _messages.get(message)
+    if known is None or known[0] is not content or known[1] is not kwargs or known[2] is not calls:
+        known = _messages.put(message, (content, kwargs, calls, count_message(message)))
+    return known[3]
+
+
+def count_message(message: BaseMessage) -> int:
+    """`message_tokens`, counted now."""
     total = MESSAGE_OVERHEAD + _content_tokens(message.content)
     if isinstance(message, AIMessage):
         for call in message.tool_calls:

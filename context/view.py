@@ -115,12 +115,12 @@ class _Built:
 
     messages: list[BaseMessage | AnyMessage]
     anchors: list[Anchor]
-    terms: tuple[Any, ...]
+    terms: Any
     facts: list[Facts]
     tape: Tape
     request: Request
 
-    def holds(self, messages: Sequence[BaseMessage | AnyMessage], anchors: list[Anchor], terms: tuple[Any, ...]) -> bool:
+    def holds(self, messages: Sequence[BaseMessage | AnyMessage], anchors: list[Anchor], terms: Any) -> bool:
         """Whether it was built from these very messages, none of them changed since."""
         return (
             len(self.messages) == len(messages)
@@ -142,7 +142,7 @@ def read_request(
     blocks: Sequence[str],
     profile: ModelProfile | None,
 ) -> tuple[Tape, Request]:
-    """The tape, and its request under these anchors. Both may be shared with other callers: they are not to be changed."""
+    """The tape, and its request under these anchors. Other callers may share both: they are not to be changed."""
     terms = (settings.system_prompt, *blocks, profile or settings.model_profile)
     for built in list(_built):
         if built.holds(messages, anchors, terms):

@@ -5,7 +5,14 @@
 
 from turngraph.graph.build import build_turn_graph
 from turngraph.graph.compose import as_tool
-from turngraph.graph.inputs import asend_input, revoke_grant, send_input
+from turngraph.graph.inputs import (
+    alist_grants,
+    arevoke_grant,
+    asend_input,
+    list_grants,
+    revoke_grant,
+    send_input,
+)
 from turngraph.graph.serve import graph
 from turngraph.graph.shell import TurnGraph
 from turngraph.nodes.parts import Capability
@@ -30,10 +37,13 @@ __all__ = [
     "TurnReceipt",
     "TurnSettings",
     "TurnState",
+    "alist_grants",
+    "arevoke_grant",
     "as_tool",
     "asend_input",
     "build_turn_graph",
     "graph",
+    "list_grants",
     "revoke_grant",
     "send_input",
 ]

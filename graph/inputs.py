@@ -1,16 +1,19 @@
 """What comes to a thread from outside its runs: queued input, and the end of a standing grant."""
 
+import asyncio
+import contextlib
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 from langchain_core.runnables import RunnableConfig
 
+from turngraph.graph.lease import holding, leased_thread
 from turngraph.graph.loop import run_sync
 from turngraph.graph.shell import TurnGraph
 from turngraph.nodes.queued import inbox_of
 from turngraph.state.channels import coerce_messages
-from turngraph.state.errors import InputError
+from turngraph.state.errors import InputError, TurnConflict
 
 
 async def asend_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
@@ -34,21 +37,46 @@ def send_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
     return run_sync(asend_input(graph, thread_id, message))
 
 
-def revoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
-    """Ends a standing grant of a thread. Raises InputError for one that does not exist; `list_grants` shows them."""
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    grants = {grant["id"]: grant for grant in list_grants(graph, thread_id)}
-    if grant_id not in grants:
-        raise InputError(
-            f"Thread {thread_id!r} has no standing grant {grant_id!r}. It has: {', '.join(grants) or 'none'}."
-        )
-    graph.update_state(config, {"grants": [{**grants[grant_id], "revoked": True}]})
-
-
 def list_grants(graph: TurnGraph, thread_id: str) -> list[dict[str, Any]]:
     """The standing grants of a thread: id, tool, scope, and for scope `call` the digest of tool and arguments."""
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    return [grant for grant in graph.get_state(config).values.get("grants", []) if not grant.get("revoked")]
+    return _standing(graph.get_state(_config(thread_id)).values)
+
+
+async def alist_grants(graph: TurnGraph, thread_id: str) -> list[dict[str, Any]]:
+    """`list_grants` for an event loop; with any checkpointer."""
+    return await asyncio.to_thread(list_grants, graph, thread_id)
+
+
+def revoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
+    """Ends a standing grant of a thread. A pause stays, with the same calls; the id of its interrupt is a new one.
+
+    Raises InputError for a grant that does not stand (`list_grants` shows them), and TurnConflict while a turn runs.
+    """
+    config = _config(thread_id)
+    with holding(leased_thread(graph, config), lambda: None):
+        before = graph.get_state(config)
+        grants = {grant["id"]: grant for grant in _standing(before.values)}
+        if grant_id not in grants:
+            raise InputError(
+                f"Thread {thread_id!r} has no standing grant {grant_id!r}. It has: {', '.join(grants) or 'none'}."
+            )
+        graph.update_state(config, {"grants": [{**grants[grant_id], "revoked": True}]})
+    if any(task.interrupts for task in before.tasks):
+        with contextlib.suppress(TurnConflict):  # whoever came in between goes on from the same state
+            graph.invoke(None, config)  # LangGraph forgets what was asked at a checkpoint of before: it is asked again
+
+
+async def arevoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
+    """`revoke_grant` for an event loop; with any checkpointer."""
+    await asyncio.to_thread(revoke_grant, graph, thread_id, grant_id)
+
+
+def _config(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def _standing(values: dict[str, Any]) -> list[dict[str, Any]]:
+    return [grant for grant in values.get("grants", []) if not grant.get("revoked")]
 
 
 def _as_message(message: Any) -> BaseMessage:

@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
 
 
 def _forget() -> None:
@@ -26,14 +27,13 @@ if hasattr(os, "register_at_fork"):
 
 def background_loop() -> asyncio.AbstractEventLoop:
     """The loop, started in a daemon thread on first use (and again in a forked child)."""
-    global _loop
+    global _loop, _thread
     with _lock:
-        if _loop is None or _loop.is_closed() or not _loop.is_running():
-            ready = threading.Event()
+        if _loop is None or _loop.is_closed() or _thread is None or not _thread.is_alive():
+            # Not waited for, because the caller may be on an event loop: what is submitted now runs once it runs.
             _loop = asyncio.new_event_loop()
-            _loop.call_soon(ready.set)
-            threading.Thread(target=_loop.run_forever, name="turngraph-loop", daemon=True).start()
-            ready.wait()
+            _thread = threading.Thread(target=_loop.run_forever, name="turngraph-loop", daemon=True)
+            _thread.start()
         return _loop
 
 

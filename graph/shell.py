@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
-from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, wants_resume
+from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, wants_resume
 from turngraph.graph.lease import aholding, holding, leased_thread
 from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts
@@ -52,7 +53,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         kwargs.setdefault("output_keys", self.output_channels)
         with holding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
-                admitted = check_resume(admitted, self.get_state(config or {}))
+                admitted = check_resume(admitted, self.get_state(config or {}), strict=not is_served(config))
 
             def start() -> Iterator[Any]:
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
@@ -68,7 +69,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         kwargs.setdefault("output_keys", self.output_channels)
         async with aholding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
-                admitted = check_resume(admitted, await self.aget_state(config or {}))
+                admitted = check_resume(admitted, await self.aget_state(config or {}), strict=not is_served(config))
             inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
             stream = _adrain(inner, scope, gives_in=_is_node_task(config))
             try:
@@ -161,10 +162,10 @@ async def _adrain(stream: AsyncIterator[Any], scope: RunScope, *, gives_in: bool
             yield item
     except (asyncio.CancelledError, GeneratorExit) as stop:
         scope.cancel()
-        _, late = await asyncio.wait({task}, timeout=STOP_SECONDS)
-        for left in late:
-            left.cancel()
-        if late or not gives_in or isinstance(stop, GeneratorExit):
+        if not await _ended(task, patient=gives_in):
+            task.cancel()
+            raise
+        if not gives_in or isinstance(stop, GeneratorExit):
             raise
     else:
         return
@@ -172,3 +173,15 @@ async def _adrain(stream: AsyncIterator[Any], scope: RunScope, *, gives_in: bool
         if isinstance(item, _Raised):
             raise item.error
         yield item
+
+
+async def _ended(task: "asyncio.Task[None]", *, patient: bool) -> bool:
+    """Waits until a cancelled run has closed its turn, for STOP_SECONDS at most; `patient` outlasts further cancels."""
+    until = time.monotonic() + STOP_SECONDS
+    while not task.done() and (left := until - time.monotonic()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError:
+            if not patient:
+                raise
+    return task.done()

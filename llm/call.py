@@ -138,6 +138,13 @@ class _Attempt:
             except Exception as error:
                 raise _ListenerError from error
 
+        broken: list[Exception] = []
+
+        def takes_break(error: Exception) -> bool:
+            if self.assembler.visible and not isinstance(error, _ListenerError):
+                broken.append(error)
+            return bool(broken)
+
         loop = asyncio.get_running_loop()
         idle = self.request.idle_timeout * (1 if self.prepared.streamed else WHOLE_ANSWER_FACTOR)
         config: RunnableConfig = {"run_id": self.run_id, "metadata": dict(self.request.trace), "tags": ["turngraph"]}
@@ -151,8 +158,10 @@ class _Attempt:
                 def seen() -> None:
                     watchdog.reschedule(loop.time() + (min(idle, CLOSING_SECONDS) if self.assembler.finished else idle))
 
-                tapped = self.model.tapped(Tap(self.assembler, self.message_id, show, seen))
+                tapped = self.model.tapped(Tap(self.assembler, self.message_id, show, seen, takes_break))
                 await tapped.ainvoke(self.prepared.messages, config, **self.prepared.kwargs)
+            if broken:
+                raise broken[0]
         except _ListenerError:
             raise
         except Exception as error:  # noqa: BLE001 (adapters raise anything)

@@ -30,6 +30,11 @@ def _ignore(*_: Any) -> None:
     """Nobody listens."""
 
 
+def _refuse(_: Exception) -> bool:
+    """The error is raised."""
+    return False
+
+
 @dataclass(frozen=True)
 class Tap:
     """Where one call's response is read. `on_piece` is called for every raw chunk, once it is read and before it is
@@ -39,6 +44,7 @@ class Tap:
     message_id: str | None = None
     on_delta: Callable[[Delta], None] = _ignore
     on_piece: Callable[[], None] = _ignore
+    takes_break: Callable[[Exception], bool] = _refuse
 
 
 class CleanChatModel(BaseChatModel):
@@ -101,13 +107,25 @@ class CleanChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         tap = self._new_tap(kwargs)
-        async with aclosing(self._adeltas(tap, messages, stop, kwargs)) as deltas:
-            async for delta in deltas:
+        broken = False
+        try:
+            async with aclosing(self._adeltas(tap, messages, stop, kwargs)) as deltas:
+                async for delta in deltas:
+                    chunk = _chunk_of(delta, tap.message_id)
+                    if run_manager:
+                        await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                    yield chunk
+        except Exception as error:
+            if not tap.takes_break(error):
+                raise
+            broken = True
+            for delta in tap.assembler.end():
+                tap.on_delta(delta)
                 chunk = _chunk_of(delta, tap.message_id)
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
-        last = _last_chunk(tap)
+        last = _last_chunk(tap, broken=broken)
         if run_manager:
             await run_manager.on_llm_new_token("", chunk=last)
         yield last
@@ -271,13 +289,16 @@ _NOT_STREAMED = frozenset({"reasoning_content", "raw_text", "calls_in_text", "ra
 """Given out before, or for the model's eyes only."""
 
 
-def _last_chunk(tap: Tap) -> ChatGenerationChunk:
-    """What is only known at the end: calls, usage, the finish reason. Text and reasoning were given out before."""
-    assembled = tap.assembler.assembled()
+def _last_chunk(tap: Tap, *, broken: bool = False) -> ChatGenerationChunk:
+    """What is only known at the end: calls, usage, the finish reason. Text and reasoning were given out before.
+
+    A `broken` message has no calls: none of them will run.
+    """
+    assembled = tap.assembler.assembled(broken=broken)
     message = assembled.message
     kwargs = {key: value for key, value in message.additional_kwargs.items() if key not in _NOT_STREAMED}
     fragments = []
-    for at, call in enumerate(message.tool_calls):
+    for at, call in enumerate(() if broken else message.tool_calls):
         problem = assembled.problems.get(call["id"] or "")
         # Text that is no object makes LangChain read the call as invalid.
         args = json.dumps(call["args"] if problem is None else problem["text"], ensure_ascii=False)

@@ -135,3 +135,20 @@ def says_overflow(text: str, raw: str) -> bool:
     if _OTHER_FIELD.search(text) and "context" not in text:
         return False
     return bool(_SENSES.search(text) and re.search(_MEASURED, text))
+
+
+_WORDS = r"(?: (?!by\b)[a-z]+){0,4}"
+_LIMITS = re.compile(
+    r"\bn_ctx\b\W{1,4}(\d{3,8})\b"
+    rf"|\b(?:context[ _](?:length|window|size|limit)|max(?:imum)?|limit|at most|up to|no more than){_WORDS}"
+    r"[:= ]*\(?\b(\d{3,8})\b(?!\s*\+)"
+    r"|>\s*(\d{3,8})\b"
+    r"|\[\s*\d+\s*,\s*(\d{3,8})\s*\]"
+    r"|\b(\d{3,8}) (?:tokens? )?(?:max(?:imum)?\b|context (?:length|window|size|limit))"
+)
+
+
+def stated_limit(text: str) -> int | None:
+    """The context in tokens that an overflow's words name, the smallest where they name several; None for none."""
+    found = [int(next(each for each in match.groups() if each)) for match in _LIMITS.finditer(text.lower())]
+    return min(found, default=None)

@@ -1,5 +1,7 @@
 """`call_llm`: one logical round. Builds the view, streams, takes the message as it was normalised, counts usage."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -10,6 +12,7 @@ from turngraph.llm.call import RoundResult
 from turngraph.nodes import texts
 from turngraph.nodes.belt import Belt, belt_of
 from turngraph.nodes.closing import finishing_text, gathered
+from turngraph.nodes.compaction import make_room
 from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model, models_so_far
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.receipts import kept_context
@@ -19,7 +22,7 @@ from turngraph.state.anchors import NoteAnchor
 from turngraph.state.calls import Marks
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import ProviderError
-from turngraph.state.receipt import ErrorInfo, add_usage
+from turngraph.state.receipt import ErrorInfo, add_usage, no_usage
 from turngraph.state.words import CallRole, StopReason
 from turngraph.tools.redact import describe_error, redact
 
@@ -35,7 +38,12 @@ async def call_llm(state: TurnState, visit: Visit) -> Update:
     emit("round_started")
     belt = belt_of(visit, state)
     tape = Tape(state["messages"], list(state.get("anchors", [])))
+    try:
+        summaries = await make_room(visit, tape, belt, emit)
+    except asyncio.CancelledError:
+        return _stopped(visit, Stopped("cancelled", None, [], visit.progress["models"], no_usage()))
     outcome = await call_model(visit, tape, CallPlan(belt, seconds=visit.time_left()), emit)
+    outcome = replace(outcome, anchors=[*summaries, *outcome.anchors])
     match outcome:
         case Answered():
             return await _answered(state, visit, outcome, tape, belt)

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from turngraph.context.fold import plan_fold
 from turngraph.context.turns import last_visible_text
+from turngraph.llm.profile import effective_profile
 from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.call_llm import note
@@ -52,7 +53,7 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
             remove_when_saved(visit, steered)
             if left is not None:
                 anchors.append(note(visit, state["messages"][-1].id or "", texts.settle(left)))
-            anchors.extend(_automatic(state, visit, anchors))
+            anchors.extend(await _automatic(state, visit, anchors))
         case ForceFinish(reason=reason):
             changes |= {"next": "forced", "reason": reason}
         case EndNow(reason="terminated"):
@@ -91,9 +92,10 @@ def _fold(visit: Visit, state: TurnState, point: dict[str, str]) -> FoldAnchor:
     }
 
 
-def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor]:
-    """An automatic fold of old closed results, where the running turn takes too much of the room."""
-    settings = visit.settings
+async def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor]:
+    """An automatic fold of old closed results, where the request that comes next takes too much of the room."""
+    model, _ = await visit.model()
+    settings = visit.windowed(model)
     belt = belt_of(visit, state)
     anchors = [*state.get("anchors", []), *new]
     planned = plan_fold(
@@ -102,7 +104,7 @@ def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor
         settings,
         belt.offered,
         blocks=belt.blocks,
-        profile=settings.model_profile,
+        profile=effective_profile(model, settings.model_profile),
         calibration=visit.progress.get("calibration", 1.0),
     )
     if planned is None:

@@ -9,8 +9,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context import View, count_tokens, view
+from turngraph.context.facts import facts_of
 from turngraph.context.tokens import warm_up
 from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, stream_round
+from turngraph.llm.fault_overflow import stated_limit
 from turngraph.llm.profile import effective_profile
 from turngraph.nodes.belt import Belt
 from turngraph.nodes.emit import DeltaEvents
@@ -22,6 +24,11 @@ from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
 from turngraph.state.receipt import Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW, ModelProfile, TurnSettings
+
+SURE_OF_STATED = 0.9
+"""How much of a window that a provider names is used: its tokens are not counted as ours are."""
+
+MIN_CONTEXT_WINDOW = 512
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def make_view(visit: Visit, tape: Tape, belt: Belt, settings: TurnSettings, prof
 
 def report_cuts(emit: Emit, seen: View) -> None:
     """Says which messages the new cuts of a view left out."""
-    if any(anchor["kind"] in ("trim", "shorten") for anchor in seen.new_anchors):
+    if any(anchor["kind"] in ("trim", "shorten", "fold") for anchor in seen.new_anchors):
         counts: dict[str, int] = {}
         for entry in seen.report.get("excluded", []):
             counts[entry["reason"]] = counts.get(entry["reason"], 0) + 1
@@ -143,7 +150,7 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
                 if overflowed:
                     return _silent(tape.anchors[before:], tried, usage)
             overflowed = True
-            settings = _smaller(settings)
+            settings = _smaller(settings, failure)
         if failure is not None and (failure.partial is not None or failure.fault.kind == "overflow"):
             break
     assert failure is not None, "every try that did not answer failed"
@@ -157,10 +164,12 @@ def _silent(anchors: list[Anchor], tried: list[str], usage: Usage) -> Failed:
     return Failed(ProviderFault("overflow"), error, None, anchors, tried, usage)
 
 
-def _smaller(settings: TurnSettings) -> TurnSettings:
-    """Settings for the one retry after an overflow: the real window is smaller than was thought."""
+def _smaller(settings: TurnSettings, failure: CallFailed | None) -> TurnSettings:
+    """Settings for the one retry after an overflow: the real window is what the provider says, else half."""
     window = settings.context_window or DEFAULT_CONTEXT_WINDOW
-    return settings.model_copy(update={"context_window": max(512, window // 2)})
+    stated = None if failure is None else stated_limit(str(failure.__cause__))
+    real = int(stated * SURE_OF_STATED) if stated is not None and stated < window else window // 2
+    return settings.model_copy(update={"context_window": max(MIN_CONTEXT_WINDOW, real)})
 
 
 async def _one(
@@ -208,4 +217,4 @@ def models_so_far(progress: Progress, outcome: CallOutcome) -> list[str]:
 
 def taken_ids(messages: Sequence[Any]) -> frozenset[str]:
     """Every tool call id on the tape."""
-    return frozenset(call["id"] for message in messages for call in getattr(message, "tool_calls", ()) if call["id"])
+    return frozenset(call_id for message in messages for call_id in facts_of(message).call_ids if call_id)

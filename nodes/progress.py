@@ -19,6 +19,7 @@ DEFAULTS: Progress = {
     "cut_batches": 0,
     "folds": 0,
     "compactions": 0,
+    "summary_calls": 0,
     "calibration": 1.0,
     "models": [],
     "loaded": [],

@@ -6,7 +6,7 @@ from turngraph.context import View
 from turngraph.context.report import strip_for_receipt
 from turngraph.nodes.parts import Visit
 
-CallPurpose = Literal["round", "forced_finish", "structured_answer"]
+CallPurpose = Literal["round", "forced_finish", "structured_answer", "summary"]
 
 
 def trace_of(visit: Visit, purpose: CallPurpose, seen: View | None = None) -> dict[str, Any]:

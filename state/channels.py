@@ -137,6 +137,8 @@ class Progress(TypedDict, total=False):
     overflows: int
     folds: int
     compactions: int
+    summary_calls: int
+    """Calls made for a summary, those that gave none included."""
     settling: bool
     reason: StopReason
     final: Final

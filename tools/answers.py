@@ -75,16 +75,16 @@ def _listed(decisions: Any, payload: PausePayload) -> dict[str, Decision]:
         at = {request["call_id"]: index for index, request in enumerate(requests)}
         if unknown := [str(key) for key in decisions if key not in at]:
             raise ResumeError(f"No call with the id {unknown[0]!r} waits for an answer. {_how(payload)}")
-        return {call_id: _one(decision, at[call_id], payload) for call_id, decision in decisions.items()}
+        return {call_id: _one(decision, at[call_id], payload, listed=True) for call_id, decision in decisions.items()}
     if not isinstance(decisions, list):
         raise ResumeError(f"'decisions' must be a list, or an object by call id. {_how(payload)}")
     if len(decisions) != len(requests):
         raise ResumeError(f"{len(decisions)} decisions were given and {len(requests)} calls wait. {_how(payload)}")
-    return {request["call_id"]: _one(decisions[at], at, payload) for at, request in enumerate(requests)}
+    return {request["call_id"]: _one(decisions[at], at, payload, listed=True) for at, request in enumerate(requests)}
 
 
-def _one(raw: Any, at: int, payload: PausePayload) -> Decision:
-    """The decision on one request, whatever shape it came in."""
+def _one(raw: Any, at: int, payload: PausePayload, *, listed: bool = False) -> Decision:
+    """The decision on one request, whatever shape it came in; `listed`: it stood among `decisions`."""
     request, action = payload["turngraph"]["requests"][at], payload["action_requests"][at]
 
     def refuse(what: str) -> ResumeError:
@@ -94,6 +94,8 @@ def _one(raw: Any, at: int, payload: PausePayload) -> Decision:
     raw = said_by_messages(raw) if is_message_list(raw) else raw
     if isinstance(raw, Mapping):
         raw = as_decision(raw)
+        if listed and isinstance(raw.get("type"), str) and not looks_like_decision(raw):
+            raise refuse(f"has the unknown type {raw['type']!r}")
         if "type" in raw or "answers" in raw:
             _refuse_stale(raw, request, refuse)
     reader = _question_answer if request["kind"] == "ask_user" else _permission_answer

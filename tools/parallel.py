@@ -51,8 +51,9 @@ async def run_many(jobs: Sequence[Job[T]], limit: int, into: dict[str, T] | None
             task.cancel()
         await asyncio.wait(tasks)
         raise
-    for task in tasks:
-        task.result()
+    failed = [error for task in tasks if (error := task.exception()) is not None]
+    if failed:
+        raise failed[0]
     return results
 
 

@@ -41,7 +41,6 @@ def test_b59_every_schema_is_json_and_keeps_private_state_private() -> None:
         graph.get_input_jsonschema(),
         graph.get_output_jsonschema(),
         graph.get_context_jsonschema(),
-        graph.get_config_jsonschema(),
     ]
     for schema in schemas:
         json.dumps(schema)

@@ -21,8 +21,8 @@ from langgraph.types import Command
 from tests.support.turns import check_turn, pause_of, thread
 from turngraph.graph import ResumeError, TurnConflict, build_turn_graph
 from turngraph.llm import ScriptedModel, ScriptedReply
-from turngraph.tools import tool_policy
 from turngraph.tools import lease as lease_module
+from turngraph.tools import tool_policy
 from turngraph.tools.journal_sql import journal_for
 from turngraph.tools.lease import new_owner
 

@@ -10,6 +10,7 @@ from tests.support.openai_server import Request, Step, call, count, error, say
 from tests.support.turns import check_turn, finish_text, run, thread, types
 from tests.support.wire import both_ways, check_requests, client
 from turngraph.graph import ProviderError, TurnSettings, build_turn_graph
+from turngraph.llm.fault_overflow import stated_limit
 
 SAID = error(400, {"error": {
     "message": "the request exceeds the available context size, try increasing it",
@@ -39,7 +40,9 @@ def bound(limit: int, then: Any) -> Any:
 
     def answer(request: Request) -> Step:
         if count(request.body) > limit:
-            return error(400, f"This model's maximum context length is {limit} tokens. However, your messages resulted in more.")
+            return error(
+                400, f"This model's maximum context length is {limit} tokens. However, your messages resulted in more."
+            )
         step: Step = then(request)
         return step
 
@@ -100,7 +103,11 @@ def test_the_answer_comes_from_what_is_there(openai_server: Any, streamed: bool)
 
 
 def test_a_rate_limit_that_looks_like_an_overflow_makes_no_room(openai_server: Any) -> None:
-    groq = error(413, "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 9000", headers={"Retry-After": "0"})
+    groq = error(
+        413,
+        "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 9000",
+        headers={"Retry-After": "0"},
+    )
     server = openai_server([groq, say("Later it works.")], strict=True)
     output, events = run(build_turn_graph(client(server)), TURN)
     assert output["answer"] == "Later it works."
@@ -124,6 +131,51 @@ def test_a_small_real_window_is_found_out_in_the_middle_of_a_turn(openai_server:
     assert all("look everywhere" in each.said("user") for each in server.requests)
     check_turn(output, events)
     check_requests(server)
+
+
+@pytest.mark.parametrize("limit", [1_100, 1_800, 3_000])
+def test_the_window_that_the_provider_names_is_believed(openai_server: Any, limit: int) -> None:
+    """Half of a window that was thought ten times as large would not fit either."""
+    server = openai_server(bound(limit, lambda _: say("It fits now.")), strict=True)
+    output, events = run(build_turn_graph(client(server)), TURN)
+    assert (output["answer"], output["receipt"]["status"]) == ("It fits now.", "completed")
+    assert len(server.requests) == 2
+    assert "the question" in server.requests[1].said("user")
+    check_turn(output, events)
+
+
+LIMITS = [
+    (8192, "This model's maximum context length is 8192 tokens. However, your messages resulted in 8545 tokens."),
+    (
+        8191,
+        "This model's maximum context length is 8191 tokens, however you requested 10346 tokens (10346 in your prompt; 5 for the completion).",
+    ),
+    (None, "Your input exceeds the context window of this model"),
+    (922000, "Input tokens exceed the configured limit of 922000 tokens. Your messages resulted in 1751400 tokens."),
+    (131072, "Requested token count exceeds the model's maximum context length of 131072 tokens"),
+    (200000, "prompt is too long: 213462 tokens > 200000 maximum"),
+    (200000, "input length and max_tokens exceed context limit: 170636 + 34048 > 200000, decrease input length"),
+    (1048575, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)"),
+    (
+        4096,
+        "{'message': 'the request exceeds the available context size, try increasing it', 'n_prompt_tokens': 9000, 'n_ctx': 4096}",
+    ),
+    (202745, "Range of input length should be [1, 202745]"),
+    (4096, "total tokens exceeds the model's max of 4096"),
+    (
+        262144,
+        "This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt contains at least 262145 input tokens",
+    ),
+    (5000, "The input (6000 tokens) is longer than the model's context length (5000 tokens)."),
+    (4096, "Prompt contains 9000 tokens and 0 draft tokens, too large for model with 4096 maximum context length"),
+    (None, "prompt too long; exceeded max context length by 300 tokens"),
+    (1024, "request (1527 tokens) exceeds the available context size (1024 tokens), try increasing it"),
+]
+
+
+@pytest.mark.parametrize(("limit", "words"), LIMITS)
+def test_the_limit_is_read_from_the_words(limit: int | None, words: str) -> None:
+    assert stated_limit(words) == limit
 
 
 def test_text_before_a_silent_overflow_is_kept_and_continued(openai_server: Any) -> None:

@@ -49,6 +49,11 @@ TURNS: dict[str, list[Step]] = {
     "empty and nudged": [say("", think="secret"), say("Here.")],
     "continued": [say("One, tw", finish="length", chunks=2), say("o, three.", chunks=2)],
     "broken": [broken(say("The first ha", chunks=4)), say("The whole.")],
+    "broken in what could be a tag": [broken(say("If a <thi", chunks=1)), say("The whole.")],
+    "broken in a call": [
+        broken(call(("look", {"place": "yard"}), text="I look.", argument_chunk=3), after=3),
+        say("The whole."),
+    ],
     "broken before a word": [broken(say("", reasoning="secret", chunks=2)), say("Here.")],
     "fallback answer": [call(("look", {"place": "yard"})), *[error(400, "odd")] * 6],
 }

@@ -156,20 +156,20 @@ async def test_a_lower_recursion_limit_still_ends_in_an_answer(served: Served) -
     assert await served.status(thread_id) == "idle"
 
 
-async def test_a_failing_model_leaves_the_thread_usable_and_hides_nothing_but_the_key(served: Served) -> None:
+async def test_a_failing_model_leaves_the_thread_usable(served: Served) -> None:
     thread_id = (await served.client.threads.create())["thread_id"]
     context = {"model": "openai:no-such-provider-here", "max_retries": 0}
     result = await served.client.runs.wait(
         thread_id, "turn", input=says("say hello"), context=context, raise_error=False
     )
-    assert "__error__" in result or result.get("receipt")
+    assert result["__error__"]
     values = await served.client.runs.wait(thread_id, "turn", input=says("say All is well."))
     assert values["messages"][-1]["content"] == "All is well."
 
 
 def test_a_pause_is_answered_after_a_restart(tmp_path: Path) -> None:
     with ScriptedServer(answer, strict=True) as model:
-        env = {MODEL_URL: model.url, EFFECTS: str(tmp_path / "effects.txt")}
+        env = {MODEL_URL: model.url, EFFECTS: str(tmp_path / "effects.txt"), "LANGGRAPH_STRICT_MSGPACK": "true"}
         batch = send("ann") + "\n" + 'call work {"name": "w", "seconds": 0}'
         waiting: dict[str, str] = {}
         with DevServer(tmp_path, GRAPHS, env) as server:
@@ -202,6 +202,7 @@ def test_a_pause_is_answered_after_a_restart(tmp_path: Path) -> None:
         assert "Blocking" not in server.log
 
 
+@pytest.mark.slow
 async def test_fifty_turns_at_once_do_not_mix(served: Served) -> None:
     client = served.client
 

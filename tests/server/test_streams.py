@@ -100,7 +100,7 @@ async def test_the_v3_protocol_brings_events_text_and_values(served: Served, gra
         await asyncio.wait_for(read(), 30)
     custom = [e["params"] for e in events if e["method"] == "custom"]
     payloads = [each["data"].get("payload", each["data"]) for each in custom]
-    assert [p["type"] for p in payloads][0] == "turn_started"
+    assert payloads[0]["type"] == "turn_started"
     assert finish_text(payloads) == ANSWER
     assert {len(each["namespace"]) for each in custom} == {depth}
     assert any(e["method"] == "messages" for e in events)

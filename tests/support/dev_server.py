@@ -24,12 +24,14 @@ def free_port() -> int:
 class DevServer:
     """Starts the server with the given graphs (name to `module:attribute`) and stops it at the end.
 
-    Blocking calls on its event loop fail a run: detection stays on.
+    Everything else is configured as in the project's `langgraph.json`. Blocking calls on the server's event loop fail
+    a run: detection stays on.
     """
 
     def __init__(self, folder: Path, graphs: dict[str, str], env: dict[str, str] | None = None) -> None:
         self.folder, self.port = folder, free_port()
-        config: dict[str, Any] = {"dependencies": ["."], "graphs": graphs}
+        ours = json.loads((ROOT / "langgraph.json").read_text())
+        config: dict[str, Any] = {**ours, "dependencies": ["."], "graphs": graphs}
         (folder / "langgraph.json").write_text(json.dumps(config))
         self._env = {
             **{k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "VIRTUAL_ENV")},

@@ -958,8 +958,15 @@ async def test_running_tools_never_blocks_the_event_loop() -> None:
         await asyncio.sleep(0)
         return "waited"
 
+    freed = threading.Event()
+
+    def stuck() -> str:
+        freed.wait(30)
+        return "late"
+
     later_tool = StructuredTool.from_function(coroutine=later, name="later", description="d")
     with blockbuster.blockbuster_ctx():
-        results = await asyncio.gather(run(both(blocking)[0]), run(later_tool), run(both(blocking)[0], timeout=0.001))
+        results = await asyncio.gather(run(both(blocking)[0]), run(later_tool), run(both(stuck)[0], timeout=0.001))
+    freed.set()
     assert results[:2] == [Ok("slept"), Ok("waited")]
     assert isinstance(results[2], Failed)

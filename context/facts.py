@@ -81,7 +81,7 @@ def facts_of(message: BaseMessage) -> Facts:
 def _read(message: BaseMessage) -> Facts:
     exact = _KINDS.get(type(message))
     plain = message if exact is not None else _plain(message)
-    kind: Kind = exact or next((each for of, each in _KINDS.items() if isinstance(plain, of)), "other")
+    kind = _kind_of(plain) if exact is None else exact
     marks = marks_of(plain)
     role: str = marks.get("role", "")
     call_ids: tuple[str, ...] = ()
@@ -102,6 +102,10 @@ def _read(message: BaseMessage) -> Facts:
         message.content,
         message.additional_kwargs,
     )
+
+
+def _kind_of(message: BaseMessage) -> Kind:
+    return next((kind for of, kind in _KINDS.items() if isinstance(message, of)), "other")
 
 
 def _plain(message: BaseMessage) -> BaseMessage:

@@ -4,6 +4,7 @@
 """
 
 from turngraph.graph.build import build_turn_graph
+from turngraph.graph.compact import Compaction, acompact, compact
 from turngraph.graph.compose import as_tool
 from turngraph.graph.inputs import (
     alist_grants,
@@ -24,6 +25,7 @@ from turngraph.tools.journal import Journal
 
 __all__ = [
     "Capability",
+    "Compaction",
     "InputError",
     "Journal",
     "ModelProfile",
@@ -37,11 +39,13 @@ __all__ = [
     "TurnReceipt",
     "TurnSettings",
     "TurnState",
+    "acompact",
     "alist_grants",
     "arevoke_grant",
     "as_tool",
     "asend_input",
     "build_turn_graph",
+    "compact",
     "graph",
     "list_grants",
     "revoke_grant",

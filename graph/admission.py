@@ -15,6 +15,7 @@ from turngraph.state.channels import coerce_messages
 from turngraph.state.errors import InputError, ResumeError
 from turngraph.state.settings import TurnSettings
 from turngraph.tools.answers import normalise_resume
+from turngraph.tools.redact import is_secret
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,13 @@ def configurable_of(config: RunnableConfig | None) -> dict[str, Any]:
 def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | None, context: Any) -> Admitted:
     """The input with ids on its messages, and the context as TurnSettings.
 
-    Raises InputError for input without `messages`, unknown settings, or a recursion limit that cannot reach the end.
+    Raises InputError for input without `messages`, unknown settings, a key in the config, or a recursion limit that
+    cannot reach the end.
     """
     if is_nested(config):
         return Admitted(_with_ids(input) if isinstance(input, dict) and "messages" in input else input, context)
+    if not is_served(config):
+        _refuse_secrets(config)
     limit = (config or {}).get("recursion_limit") or (bound or {}).get("recursion_limit")
     if limit is not None and limit < MIN_RECURSION_LIMIT:
         raise InputError(
@@ -63,6 +67,21 @@ def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | Non
     if not isinstance(input, dict) or "messages" not in input:
         raise InputError('The input of a turn is {"messages": [...]}, for example {"messages": [("user", "Hello")]}.')
     return Admitted(_with_ids(input), context)
+
+
+def _refuse_secrets(config: RunnableConfig | None) -> None:
+    """Raises InputError for a key in the config: LangGraph copies its plain values into every checkpoint.
+
+    On a server the run is stored by then, so there it would come too late.
+    """
+    given = config or {}
+    for part, values in (("configurable", given.get("configurable")), ("metadata", given.get("metadata"))):
+        for name, value in (values or {}).items():
+            if isinstance(value, str) and not name.startswith("__") and is_secret(name, value):
+                raise InputError(
+                    f"config[{part!r}][{name!r}] looks like a secret, and LangGraph would store it in clear text with "
+                    "every checkpoint. Take secrets from the environment, or from a store by a reference."
+                )
 
 
 def _with_ids(input: dict[str, Any]) -> dict[str, Any]:

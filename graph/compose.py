@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
@@ -15,6 +14,7 @@ from turngraph.graph.admission import is_nested
 from turngraph.graph.loop import background_loop
 from turngraph.graph.shell import TurnGraph
 from turngraph.nodes.scope import enter_scope, new_scope
+from turngraph.state.channels import TurnInput
 from turngraph.state.settings import TurnSettings
 from turngraph.tools.policy import tool_policy
 
@@ -52,7 +52,7 @@ def as_tool(
     return tool_policy(tool, timeout=timeout)
 
 
-def _input(question: str) -> dict[str, Any]:
+def _input(question: str) -> TurnInput:
     return {"messages": [HumanMessage(question)]}
 
 

@@ -24,7 +24,7 @@ from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import ProviderError
 from turngraph.state.receipt import ErrorInfo, add_usage, no_usage
 from turngraph.state.words import CallRole, StopReason
-from turngraph.tools.redact import describe_error, redact
+from turngraph.tools.redact import describe_error, redact, telling
 
 
 async def call_llm(state: TurnState, visit: Visit) -> Update:
@@ -227,6 +227,7 @@ async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
         changes |= {"next": "final", "final": {"kind": "text", "text": text}}
     elif visit.progress["rounds"] == 0 and not kept:
         await visit.journal.update_turn(visit.thread, visit.turn_id, {"error": error, "reason": reason})
-        raise ProviderError(f"The model call failed: {redact(str(outcome.error))}", outcome.fault) from outcome.error
+        said = f"The model call failed: {redact(str(outcome.error))}"
+        raise ProviderError(said, outcome.fault) from telling(outcome.error)
     visit.emit(number)("round_finished", call_role="narration", finish_reason="error", usage=dict(outcome.usage))
     return {"messages": kept, "anchors": outcome.anchors, "progress": _progress(visit, outcome, **changes)}

@@ -6,7 +6,7 @@ from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.closing import open_message
 from turngraph.nodes.parts import Visit
-from turngraph.nodes.settling import counted, settle
+from turngraph.nodes.settling import counted, fit_window, settle
 from turngraph.nodes.work import BatchWork
 from turngraph.state.channels import Batch, TurnState, Update
 from turngraph.tools.pause import build_payload
@@ -28,11 +28,15 @@ async def dispatch_tools(state: TurnState, visit: Visit) -> Update:
             plan = await work.run()
     except TimeoutError:
         work.give_up(("cancelled", texts.not_run("max_seconds")))
+        await fit_window(visit, work)
         return settle(visit, work)
     except asyncio.CancelledError:
         work.give_up(("cancelled", texts.CANCELLED))
         return settle(visit, work, cancelled=True)
-    return settle(visit, work) if plan.empty else _paused(visit, work, plan)
+    if not plan.empty:
+        return _paused(visit, work, plan)
+    await fit_window(visit, work)
+    return settle(visit, work)
 
 
 def _paused(visit: Visit, work: BatchWork, plan: Plan) -> Update:

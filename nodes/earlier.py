@@ -43,7 +43,7 @@ async def close_earlier(state: TurnState, visit: Visit, records: Mapping[str, di
     if progress.get("phase") == "running" and progress["turn_id"] not in saved:
         await _close(earlier, state, visit, progress, records.get(progress["turn_id"]))
     for turn_id, record in records.items():
-        if turn_id not in saved and turn_id != progress.get("turn_id"):
+        if turn_id not in saved and turn_id != progress.get("turn_id") and not _of_another_branch(state, record):
             await _close(earlier, state, visit, _only_recorded(record), record)
     return earlier
 
@@ -82,6 +82,12 @@ def _lost(
     begun = any(call["id"] in known for call in message.tool_calls)
     asked = record.get("anchor", {}).get("first_message_id") in held
     return message if begun and asked and message.id not in held else None
+
+
+def _of_another_branch(state: TurnState, record: Mapping[str, Any]) -> bool:
+    """Whether a turn reached its end on another branch of this thread: its input is not on this one's tape."""
+    first = record.get("anchor", {}).get("first_message_id")
+    return bool(record.get("finished")) and all(message.id != first for message in state.get("messages", []))
 
 
 def _only_recorded(record: dict[str, Any]) -> Progress:

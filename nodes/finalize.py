@@ -39,6 +39,7 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
         added.append(_answer_message(visit, answer, number))
     update = _structured(state, visit, answer)
     receipt = make_receipt(visit.progress, reason, status_of(reason), visit.seconds())
+    await visit.journal.update_turn(visit.thread, visit.turn_id, {"finished": True})
     visit.emit(number)("turn_finished", receipt=receipt)
     return {
         **update,

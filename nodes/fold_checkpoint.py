@@ -44,7 +44,7 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
         stuck=verdict == "stop",
         min_rounds=visit.parts.min_rounds,
     )
-    changes: dict[str, Any] = {"guard": snapshot, "folds": progress.get("folds", 0) + len(anchors_of(anchors, "fold"))}
+    changes: dict[str, Any] = {"guard": snapshot}
     steered: list[Any] = []
     match decision:
         case GoOn(settle=left):
@@ -65,6 +65,7 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
         case EndNow(reason=reason):
             said = last_visible_text(state["messages"], visit.turn_id) or texts.PENDING_INPUT
             changes |= {"next": "final", "reason": reason, "final": {"kind": "text", "text": said}}
+    changes["folds"] = progress.get("folds", 0) + len(anchors_of(anchors, "fold"))
     return {"messages": steered, "anchors": anchors, "progress": {**progress, **changes, "seconds": visit.seconds()}}
 
 

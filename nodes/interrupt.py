@@ -8,7 +8,7 @@ from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.closing import open_message
 from turngraph.nodes.parts import Visit
-from turngraph.nodes.settling import settle
+from turngraph.nodes.settling import fit_window, settle
 from turngraph.nodes.work import BatchWork
 from turngraph.state.channels import Batch, Progress, TurnState, Update
 from turngraph.state.decisions import Decision, PausePayload
@@ -35,7 +35,7 @@ async def interrupt_node(state: TurnState, visit: Visit) -> Update:
     except ResumeError as refused:
         return {"batch": {**batch, "error": str(refused)}, "progress": {**visit.progress, "next": "interrupt"}}
     visit.emit(visit.shown)("interaction_resolved", call_ids=list(decisions))
-    return _decided(visit, batch, work, payload, decisions)
+    return await _decided(visit, batch, work, payload, decisions)
 
 
 def _own(visit: Visit, batch: Batch, call_id: str, value: Any) -> Update:
@@ -49,7 +49,7 @@ def _own(visit: Visit, batch: Batch, call_id: str, value: Any) -> Update:
     return {"batch": kept, "progress": {**visit.progress, "next": "dispatch"}}
 
 
-def _decided(
+async def _decided(
     visit: Visit, batch: Batch, work: BatchWork, payload: PausePayload, decisions: dict[str, Decision]
 ) -> Update:
     """What the decisions lead to: calls to run, a batch to close, the rest to ask for, or the end of the turn."""
@@ -62,6 +62,7 @@ def _decided(
     plan = work.plan()
     if not (plan.runs or plan.waiting or plan.own or plan.held):
         work.take(plan.answers)
+        await fit_window(visit, work)
         return settle(visit, work)
     waiting = [call_id for call_id in batch["waiting"] if call_id not in decisions]
     kept = {**batch, "decisions": work.decisions, "waiting": waiting, "error": None}

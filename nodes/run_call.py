@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -54,6 +55,7 @@ def tool_context(visit: Visit, state: TurnState, tools: list[BaseTool]) -> ToolC
         store=runtime.store,
         stream_writer=runtime.stream_writer,
         tools=tools,
+        quiet=not AsyncCallbackManager.configure(visit.config.get("callbacks")).handlers,
     )
 
 

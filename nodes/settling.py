@@ -5,12 +5,41 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 
+from turngraph.context.budget import budget_of
+from turngraph.context.tokens import count_text
 from turngraph.nodes import texts
 from turngraph.nodes.closing import marks_of, tool_message
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.work import BatchWork
 from turngraph.state.calls import CallOutcome
 from turngraph.state.channels import BatchEffects, Original, Progress, Update
+from turngraph.tools.results import cap, share_caps
+
+BATCH_SHARE = 0.5
+"""How much of the room for messages the results of one batch may take together."""
+
+_SMALL = 8_000
+"""Characters that fit any window; below that nothing is counted."""
+
+
+async def fit_window(visit: Visit, work: BatchWork) -> None:
+    """Cuts the largest results of a batch further where together they would fill the window; a person's words stay."""
+    texts_of = {
+        call_id: result["content"]
+        for call_id, result in work.outcomes.items()
+        if isinstance(result["content"], str) and work.role_of(call_id) == "tool"
+    }
+    if sum(map(len, texts_of.values())) <= _SMALL:
+        return
+    model, _ = await visit.model()
+    budget = budget_of(visit.windowed(model), work.belt.offered, visit.progress.get("calibration", 1.0))
+    sizes = [count_text(text) for text in texts_of.values()]
+    caps = share_caps(sizes, int(budget.room * BATCH_SHARE))
+    for (call_id, text), size, limit in zip(texts_of.items(), sizes, caps, strict=True):
+        if limit < size:
+            result = work.outcomes[call_id]
+            whole = result.get("full", text)
+            work.outcomes[call_id] = {**result, "content": cap(whole, limit, call_id, count_text).text, "full": whole}
 
 
 def settle(visit: Visit, work: BatchWork, *, cancelled: bool = False) -> Update:

@@ -52,11 +52,15 @@ class BatchWork:
         """
         if not (self._recorded or self.visit.scope.continued):
             return
-        for call_id, claim in (await self.visit.journal.lookup(self.visit.thread, self.visit.turn_id)).items():
-            if isinstance(claim, Settled):
-                self.outcomes.setdefault(call_id, claim.outcome)
-            elif isinstance(claim, Started):
-                self.unknown.setdefault(call_id, claim.digest)
+        claims = await self.visit.journal.lookup(self.visit.thread, self.visit.turn_id)
+        for call_id in [call["id"] for call in self.calls if call["id"] not in self.outcomes]:
+            match claims.get(call_id):
+                case Settled(outcome=known):
+                    self.outcomes[call_id] = known
+                    self.counted += 1
+                    self.errors += int(known["status"] in ("error", "unknown"))
+                case Started(digest=digest):
+                    self.unknown.setdefault(call_id, digest)
 
     def plan(self) -> Plan:
         """What may happen with each call now; pure over what is known."""

@@ -42,6 +42,7 @@ class FoldAnchor(TypedDict, total=False):
     """The rounds of a turn up to and including `through_message_id` leave the view; `text` stands in their place.
 
     With `message_ids` only those tool results are replaced, each by a short placeholder (an automatic fold).
+    `made_after` is the newest message at the time of an automatic fold.
     """
 
     id: str
@@ -50,6 +51,7 @@ class FoldAnchor(TypedDict, total=False):
     call_id: str
     through_message_id: str
     message_ids: list[str]
+    made_after: str
     text: str
     why: str
 

@@ -52,6 +52,8 @@ class ToolContext:
     tools: Sequence[BaseTool] = ()
     execution_info: ExecutionInfo | None = None
     server_info: ServerInfo | None = None
+    quiet: bool = False
+    """Whether no callback handler (a tracer, a stream of messages or events) watches this run."""
 
     def key(self, call_id: str) -> str:
         """The idempotency key of a call: thread, turn and call id."""

@@ -63,10 +63,14 @@ class SqlJournal(Journal):
         self._worker: SqlWorker | None = None
         self._lock = threading.Lock()
 
-    async def _run(self, work: Callable[[Cursor], T]) -> T:
-        """One transaction in the worker thread. It is completed even if the caller is cancelled meanwhile."""
+    async def _run(self, work: Callable[[Cursor], T], *, durable: bool = False) -> T:
+        """One transaction in the worker thread. It is completed even if the caller is cancelled meanwhile.
+
+        What others rely on beyond this process is `durable`: a call may only run once its claim is on the disk. The
+        rest may be lost with the whole machine: a result is then reported as unknown, and nothing runs twice.
+        """
         worker = await self._opened()
-        return await asyncio.shield(asyncio.wrap_future(worker.submit(work)))
+        return await asyncio.shield(asyncio.wrap_future(worker.submit(work, durable=durable)))
 
     async def _opened(self) -> SqlWorker:
         if self._worker is None:
@@ -124,7 +128,7 @@ class SqlJournal(Journal):
             return found
 
         worker = await self._opened()
-        claimed = worker.submit(work)
+        claimed = worker.submit(work, durable=True)
         try:
             return await asyncio.shield(asyncio.wrap_future(claimed))
         except asyncio.CancelledError:
@@ -187,7 +191,7 @@ class SqlJournal(Journal):
         insert = """
             INSERT INTO turngraph_inputs (thread, message_id, message) VALUES (?, ?, ?)
             ON CONFLICT (thread, message_id) DO NOTHING RETURNING message_id"""
-        return await self._run(lambda cursor: cursor.one(insert, values)) is not None
+        return await self._run(lambda cursor: cursor.one(insert, values), durable=True) is not None
 
     async def queued(self, thread: str) -> list[tuple[str, dict[str, Any]]]:
         query = "SELECT message_id, message FROM turngraph_inputs WHERE thread = ? ORDER BY seq"

@@ -1,7 +1,11 @@
 """Secrets out of texts: what the environment holds, and what has the shape of a key."""
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
+
+from langgraph.errors import GraphBubbleUp
 
 REDACTED = "[redacted]"
 _MAX_ERROR = 4_000
@@ -11,6 +15,8 @@ _SECRET_NAME = re.compile(
     r"(?:^|_)(?:KEY|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|DSN|AUTH)(?:_|\d|$)|PASSWORD|SECRET|APIKEY",
     re.IGNORECASE,
 )
+_KEY_NAME = re.compile(r"api_?key|access_?key|secret|passw|(?:^|_)token$", re.IGNORECASE)
+"""Names that are given to secrets and to nothing else; `cache_key` is none."""
 _ADDRESS_NAME = re.compile(r"(?:^|_)(?:URL|URI)$", re.IGNORECASE)
 
 _NOT_INSIDE_A_WORD = r"(?<![A-Za-z0-9])"
@@ -91,3 +97,55 @@ def describe_error(error: BaseException) -> str:
     described = redact(f"{kind}: {text}" if text.strip() else kind)
     more = len(described) - _MAX_ERROR
     return described if more <= 0 else f"{described[:_MAX_ERROR]} … ({more:,} more characters)"
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a named value is a secret: by what its name says, or by what it looks like."""
+    return bool(_KEY_NAME.search(name)) or redact(value) != value
+
+
+def telling(error: BaseException) -> BaseException | None:
+    """The error, as the cause of one that is raised; None where its text, or that of what caused it, holds a secret,
+    which every traceback and trace would show."""
+    return None if any(_tells(each) for each in _chain(error)) else error
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """What is raised in here goes on with the secrets of its text, and of what caused it, redacted.
+
+    For code that is not ours: LangChain gives its errors to every tracer before anybody can look at them. An error
+    whose text cannot be changed is replaced by a RuntimeError that names it.
+    """
+    try:
+        yield
+    except GraphBubbleUp:
+        raise
+    except Exception as error:
+        for each in _chain(error):
+            if _tells(each):
+                each.args = tuple(redact(part) if isinstance(part, str) else part for part in each.args)
+        if telling(error) is None:
+            raise RuntimeError(redact(f"{type(error).__name__}: {error}")) from None
+        raise
+
+
+def _tells(error: BaseException) -> bool:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error without a text tells nothing
+        return False
+    return redact(text) != text
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, what it was raised from or during, and the members of groups."""
+    found: dict[int, BaseException] = {}
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in found:
+            found[id(each)] = each
+            members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+            left += [each.__cause__, None if each.__suppress_context__ else each.__context__, *members]
+    return list(found.values())

@@ -116,7 +116,7 @@ async def run_tool(
     except Exception as error:  # noqa: BLE001 - a tool whose declaration cannot be served fails alone
         return Failed("error", describe(error))
     request = {"name": call["name"], "args": arguments, "id": call["id"], "type": "tool_call"}
-    running = start(tool, request, config, box, injected.key(call["id"]))
+    running = start(tool, request, config, box, injected.key(call["id"]), quiet=injected.quiet)
     attempt = _Attempt(tool, call, tuple(resumes), box, book, running)
     try:
         ended = await running.wait(timeout)

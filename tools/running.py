@@ -5,14 +5,17 @@ import contextlib
 import functools
 import inspect
 import threading
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from turngraph.tools.inject import enter_call
+from turngraph.tools.redact import hushed
 
 STOP_SECONDS = 1.0
 """How long a tool that was told to stop may take before it is abandoned."""
@@ -85,16 +88,28 @@ class Running:
         self.future.add_done_callback(_abandoned.discard)
 
 
-def start(tool: BaseTool, request: dict[str, Any], config: RunnableConfig, box: Box, key: str) -> Running:
-    """Starts a tool on a full tool call, with the context variables of the caller copied."""
-    watched = _watched(tool, box)
+def start(
+    tool: BaseTool, request: dict[str, Any], config: RunnableConfig, box: Box, key: str, *, quiet: bool = False
+) -> Running:
+    """Starts a tool on a full tool call, with the context variables of the caller copied.
+
+    `quiet`: no callback handler watches the run, so a plain function is called without LangChain's ceremony for them.
+    """
+    watched = _watched(tool)
     context = copy_context()
     context.run(enter_call, key)
+    context.run(_box.set, box)
+    direct = quiet and watched.direct
+    if direct:
+        context.run(var_child_runnable_config.set, config)
     loop = asyncio.get_running_loop()
 
     async def in_task() -> Ended:
         try:
-            return Returned(await watched.ainvoke(request, config))
+            if direct:
+                args, kwargs = tool._to_args_and_kwargs(request["args"], request["id"])
+                return Returned(await watched.copy._arun(*args, **kwargs))
+            return Returned(await watched.copy.ainvoke(request, config))
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome
             return Raised(error.error if isinstance(error, _Exit) else error)
 
@@ -106,7 +121,11 @@ def start(tool: BaseTool, request: dict[str, Any], config: RunnableConfig, box: 
     def in_thread() -> None:
         ended: Ended
         try:
-            ended = Returned(watched.invoke(request, config))
+            if direct:
+                args, kwargs = tool._to_args_and_kwargs(request["args"], request["id"])
+                ended = Returned(watched.copy._run(*args, **kwargs))
+            else:
+                ended = Returned(watched.copy.invoke(request, config))
         except BaseException as error:  # noqa: BLE001 - handed over as it is
             ended = Raised(error)
         with contextlib.suppress(RuntimeError):  # the loop may have ended before an abandoned tool
@@ -131,25 +150,78 @@ def runs_async(tool: BaseTool) -> bool:
     return kind._arun is not BaseTool._arun or kind.ainvoke is not BaseTool.ainvoke
 
 
-def _watched(tool: BaseTool, box: Box) -> BaseTool:
-    """A copy of the tool that runs the original's own code and notes in `box` what that returned."""
+_box: ContextVar[Box] = ContextVar("turngraph_tool_box")
+"""The box of the call that the current context works for."""
+
+_COPY = "_turngraph_watched"
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """The watched copy of a tool, and the fields that it was made from."""
+
+    fields: dict[str, Any]
+    copy: BaseTool
+    direct: bool
+    """Whether `copy._run` and `copy._arun` may be called with nothing but the arguments."""
+
+
+def _watched(tool: BaseTool) -> _Watched:
+    """A copy of the tool that runs the original's own code and notes in the call's box what that returned.
+
+    One copy, kept with the tool, serves all its calls while the tool stays as it is: LangChain reads the signatures
+    and schemas of every new copy again, which costs more than the rest of a call.
+    """
+    fields = {name: tool.__dict__.get(name) for name in type(tool).model_fields}
+    known: _Watched | None = tool.__dict__.get(_COPY)
+    if known is not None and all(known.fields[name] is value for name, value in fields.items()):
+        return known
+    direct = _is_plain(tool)
+    made = _Watched(fields, _watch(tool, direct), direct)
+    object.__setattr__(tool, _COPY, made)
+    return made
+
+
+def _is_plain(tool: BaseTool) -> bool:
+    """Whether a tool is a function and nothing besides: no callbacks or config to hand in, no handling of its own."""
+    if type(tool) is not StructuredTool or tool.response_format != "content" or tool.callbacks:
+        return False
+    if tool.handle_tool_error or tool.handle_validation_error or tool.verbose:
+        return False
+    taken = inspect.signature(tool.coroutine or tool.func or _is_plain).parameters.values()
+    return not any(
+        each.name in ("callbacks", "run_manager", "config") or "RunnableConfig" in str(each.annotation)
+        for each in taken
+    )
+
+
+def _watch(tool: BaseTool, direct: bool) -> BaseTool:
+    """The copy; a direct one calls the function itself, which takes no config."""
     copied = tool.model_copy()
-    run, arun = tool._run, tool._arun
+    copied.__dict__.pop(_COPY, None)
+    run: Callable[..., Any] = tool._run
+    arun: Callable[..., Awaitable[Any]] = tool._arun
+    if direct and isinstance(tool, StructuredTool):
+        run, arun = tool.func or run, tool.coroutine or arun
 
     @functools.wraps(run)
     def noted_run(*args: Any, **kwargs: Any) -> Any:
+        box = _box.get()
         box.entered = True
-        value = run(*args, **kwargs)
-        if inspect.iscoroutine(value):  # a sync function that only hands on an async one
-            value = asyncio.run(value)
+        with hushed():
+            value = run(*args, **kwargs)
+            if inspect.iscoroutine(value):  # a sync function that only hands on an async one
+                value = asyncio.run(value)
         box.value, box.returned = value, True
         return value
 
     @functools.wraps(arun)
     async def noted_arun(*args: Any, **kwargs: Any) -> Any:
+        box = _box.get()
         box.entered = True
         try:
-            value = await arun(*args, **kwargs)
+            with hushed():
+                value = await arun(*args, **kwargs)
         except (SystemExit, KeyboardInterrupt) as error:
             raise _Exit(error) from error
         box.value, box.returned = value, True

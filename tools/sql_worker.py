@@ -49,6 +49,8 @@ class Dialect:
     lock_schema: str
     group: int
     """How many waiting transactions may share one commit: a commit to a file costs as much as everything else."""
+    durable: tuple[str, str] | None
+    """Statements that make the next commits wait for the disk, and that end this; None: they always wait."""
     lost: Callable[[Exception], bool]
     """Whether an error means that the same transaction may be tried once more, on a new connection."""
 
@@ -67,6 +69,9 @@ SQLITE = Dialect(
     for_update="",
     lock_schema="SELECT 1",
     group=64,
+    # Without waiting, a commit survives the death of the process but not that of the machine; the next one that waits
+    # puts it on the disk as well (write-ahead logging).
+    durable=("PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"),
     lost=lambda _: False,
 )
 
@@ -79,6 +84,7 @@ POSTGRES = Dialect(
     for_update=" FOR UPDATE",
     lock_schema="SELECT pg_advisory_xact_lock(7310868735427)",
     group=1,  # transactions of several runners that share rows could block each other
+    durable=None,
     lost=_is_operational,
 )
 
@@ -109,7 +115,7 @@ class Cursor:
         return rows[0] if rows else None
 
 
-_Job: TypeAlias = tuple[Callable[[Cursor], Any] | None, "Future[Any]"]
+_Job: TypeAlias = tuple[Callable[[Cursor], Any] | None, "Future[Any]", bool]
 
 
 @dataclass(frozen=True)
@@ -142,10 +148,13 @@ class SqlWorker:
         self._pid = 0
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
-    def submit(self, work: Callable[[Cursor], T]) -> "Future[T]":
-        """Queues one transaction; its future is never cancelled halfway."""
+    def submit(self, work: Callable[[Cursor], T], *, durable: bool = False) -> "Future[T]":
+        """Queues one transaction; its future is never cancelled halfway.
+
+        It survives the death of this process once its future is done; a `durable` one also that of the machine.
+        """
         done: Future[T] = Future()
-        self._put(work, done)
+        self._put(work, done, durable)
         return done
 
     def close(self) -> "Future[None]":
@@ -156,48 +165,51 @@ class SqlWorker:
                 done.set_result(None)
                 return done
             self._pid = 0
-            self._jobs.put((None, done))
+            self._jobs.put((None, done, False))
         return done
 
-    def _put(self, work: Callable[[Cursor], Any], done: "Future[Any]") -> None:
+    def _put(self, work: Callable[[Cursor], Any], done: "Future[Any]", durable: bool) -> None:
         with self._lock:
             if self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._jobs = queue.SimpleQueue()
                 name = "turngraph-journal"
                 threading.Thread(target=self._serve, args=(self._jobs,), name=name, daemon=True).start()
-            self._jobs.put((work, done))
+            self._jobs.put((work, done, durable))
 
     def _serve(self, jobs: "queue.SimpleQueue[_Job]") -> None:
         connection: Any = None
         while True:
             batch = _next(jobs, self._dialect.group)
-            works = [(work, done) for work, done in batch if work is not None]
+            works = [(work, done) for work, done, _ in batch if work is not None]
+            durable = any(wanted for _, _, wanted in batch)
             try:
                 if works:
-                    connection = self._commit(connection, [work for work, _ in works], [done for _, done in works])
+                    connection = self._commit(connection, *map(list, zip(*works, strict=True)), durable=durable)
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
                 for _, done in works:
                     done.set_exception(error)
-            for work, done in batch:
+            for work, done, _ in batch:
                 if work is None:
                     if connection is not None:
                         connection.close()
                     done.set_result(None)
                     return
 
-    def _commit(self, connection: Any, works: list[Callable[[Cursor], Any]], waiting: list["Future[Any]"]) -> Any:
+    def _commit(
+        self, connection: Any, works: list[Callable[[Cursor], Any]], waiting: list["Future[Any]"], *, durable: bool
+    ) -> Any:
         """Runs transactions with one commit and tells their futures; gives the connection to go on with."""
         if connection is None:
             connection = self._open()
         try:
-            results = self._transact(connection, works)
+            results = self._transact(connection, works, durable)
         except Exception as error:
             if not self._dialect.lost(error):
                 raise
             connection.close()
             connection = self._open()
-            results = self._transact(connection, works)
+            results = self._transact(connection, works, durable)
         for done, result in zip(waiting, results, strict=True):
             if isinstance(result, _Failure):
                 done.set_exception(result.error)
@@ -205,8 +217,11 @@ class SqlWorker:
                 done.set_result(result)
         return connection
 
-    def _transact(self, connection: Any, works: list[Callable[[Cursor], Any]]) -> list[Any]:
+    def _transact(self, connection: Any, works: list[Callable[[Cursor], Any]], durable: bool = True) -> list[Any]:
         cursor = Cursor(connection, self._dialect)
+        if self._dialect.durable is not None:
+            waits, goes_on = self._dialect.durable
+            connection.execute(waits if durable else goes_on)
         connection.execute(self._dialect.begin)
         try:
             results = [self._one(cursor, connection, work) for work in works]

@@ -16,9 +16,7 @@ TAGS = ["<think>", "<thinking>", "<THINK>", "\n<think>\n"]
 @both_ways
 @pytest.mark.parametrize("finish", ["length", "stop", None])
 @pytest.mark.parametrize("tag", TAGS)
-def test_b29_an_unclosed_block_is_reasoning(
-    openai_server: Any, tag: str, finish: str | None, streamed: bool
-) -> None:
+def test_b29_an_unclosed_block_is_reasoning(openai_server: Any, tag: str, finish: str | None, streamed: bool) -> None:
     server = openai_server([say(f"{tag}abc secret", chunks=2, finish=finish), say("Fine."), say("More.")], strict=True)
     graph = build_turn_graph(client(server, streamed), checkpointer=InMemorySaver())
     output, events = run(graph, "go", thread())
@@ -36,9 +34,7 @@ def test_b29_an_unclosed_block_is_reasoning(
 
 @both_ways
 @pytest.mark.parametrize("finish", ["length", "stop"])
-def test_b29_only_unclosed_blocks_end_as_an_empty_response(
-    openai_server: Any, finish: str, streamed: bool
-) -> None:
+def test_b29_only_unclosed_blocks_end_as_an_empty_response(openai_server: Any, finish: str, streamed: bool) -> None:
     server = openai_server([say("<think>abc secret", finish=finish)] * 3, strict=True)
     output, events = run(build_turn_graph(client(server, streamed)), "go")
     assert (output["receipt"]["status"], output["receipt"]["stop_reason"]) == ("incomplete", "empty_response")
@@ -49,9 +45,7 @@ def test_b29_only_unclosed_blocks_end_as_an_empty_response(
 
 @both_ways
 def test_b29_text_before_the_block_is_kept_and_continued(openai_server: Any, streamed: bool) -> None:
-    server = openai_server(
-        [say("Half <think>abc secret", chunks=1, finish="length"), say("and half.")], strict=True
-    )
+    server = openai_server([say("Half <think>abc secret", chunks=1, finish="length"), say("and half.")], strict=True)
     output, events = run(build_turn_graph(client(server, streamed)), "go")
     assert output["answer"] == "Half and half."
     assert output["receipt"]["status"] == "completed"

@@ -32,8 +32,7 @@ def test_b33_the_last_name_that_is_one_wins(openai_server: Any, names: list[str 
     arguments = '{"path": "a.txt"}'
     step = -(-len(arguments) // len(names))
     deltas: list[dict[str, Any]] = [
-        {"index": 0, "name": name, "arguments": arguments[at * step : (at + 1) * step]}
-        for at, name in enumerate(names)
+        {"index": 0, "name": name, "arguments": arguments[at * step : (at + 1) * step]} for at, name in enumerate(names)
     ]
     if with_id:
         deltas[0]["id"] = "c1"

@@ -20,9 +20,7 @@ def search(q: str) -> str:
 
 @both_ways
 @pytest.mark.parametrize("arguments", BROKEN)
-def test_b37_a_broken_call_is_answered_and_the_loop_goes_on(
-    openai_server: Any, arguments: str, streamed: bool
-) -> None:
+def test_b37_a_broken_call_is_answered_and_the_loop_goes_on(openai_server: Any, arguments: str, streamed: bool) -> None:
     server = openai_server(
         [call(("search", arguments)), call(("search", {"q": "x"}), ids=["c2"]), say("Found."), say("Next.")],
         strict=True,

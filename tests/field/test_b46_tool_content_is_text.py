@@ -11,7 +11,9 @@ from tests.support.turns import check_turn, run, thread
 from tests.support.wire import both_ways, check_requests, client, results_in
 from turngraph.graph import TurnSettings, build_turn_graph
 
-DEEPSEEK = "Failed to deserialize the JSON body into the target type: messages[3]: invalid type: sequence, expected a string"
+DEEPSEEK = (
+    "Failed to deserialize the JSON body into the target type: messages[3]: invalid type: sequence, expected a string"
+)
 
 
 @dataclass
@@ -25,7 +27,10 @@ RETURNS: dict[str, tuple[Any, list[str]]] = {
     "bytes": (b"\x89PNG\x00\xff", ["bytes"]),
     "an object": (Thing(3), ["3"]),
     "a dict": ({"size": 3}, ['"size": 3']),
-    "an image block": ([{"type": "text", "text": "a"}, {"type": "image", "base64": "AAAA", "mime_type": "image/png"}], ["a", "image"]),
+    "an image block": (
+        [{"type": "text", "text": "a"}, {"type": "image", "base64": "AAAA", "mime_type": "image/png"}],
+        ["a", "image"],
+    ),
     "an empty text": ("", ["no output"]),
     "an empty list": ([], ["[]"]),
     "NUL and surrogates": ("a\x00b\ud800c", ["a", "b", "c"]),
@@ -70,7 +75,13 @@ def test_b46_five_megabytes_are_capped_and_say_so(openai_server: Any) -> None:
         return original
 
     server = openai_server(
-        text_only([call(("fetch", {})), call(("read_tool_result", {"call_id": "call_0_fetch", "offset": 100_000})), say("Read.")])
+        text_only(
+            [
+                call(("fetch", {})),
+                call(("read_tool_result", {"call_id": "call_0_fetch", "offset": 100_000})),
+                say("Read."),
+            ]
+        )
     )
     graph = build_turn_graph(client(server), [fetch], checkpointer=InMemorySaver())
     output, events = run(graph, "go", thread(), context=TurnSettings(max_tool_output_tokens=500))

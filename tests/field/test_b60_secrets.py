@@ -9,11 +9,12 @@ import pytest
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from tests.support.openai_server import call, error, say
 from tests.support.turns import chat, thread
-from turngraph.graph import ProviderError, TurnSettings, as_tool, build_turn_graph
+from turngraph.graph import InputError, ProviderError, TurnSettings, as_tool, build_turn_graph
 from turngraph.tools import tool_policy
 
 CANARY = "CANARY4f9a27c1"
@@ -93,8 +94,8 @@ def test_b60_the_canary_is_nowhere(
             assert mode == "provider first"
             seen.append(f"{raised!s} {raised!r}")
         history = repr(list(graph.get_state_history(thread())))
-        assert mode == "provider first" or "redacted" in history
     sent = "".join(str(request.body) for request in server.requests)
+    assert "[redacted]" in "".join(seen) + sent, "nothing was to be hidden: the test tests nothing"
     printed = capfd.readouterr()
     for name, text in {
         "streams": "".join(seen),
@@ -115,14 +116,21 @@ def test_b60_no_setting_takes_a_key() -> None:
         TurnSettings.model_validate({"api_key": KEY})
 
 
-async def test_b60_a_key_in_the_config_is_not_stored(openai_server: Any, tmp_path: Path) -> None:
-    """LangGraph copies plain values of `configurable` into the metadata of checkpoints."""
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
+@pytest.mark.parametrize("where", ["configurable", "metadata"])
+@pytest.mark.parametrize("name", ["api_key", "openai_api_key", "password", "harmless"])
+async def test_b60_a_key_in_the_config_is_refused(where: Any, name: str, openai_server: Any, tmp_path: Path) -> None:
+    """LangGraph would copy it, as every plain value of the config, into the metadata of each checkpoint."""
     server = openai_server([say("Hello.")])
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "turns.sqlite")) as saver:
         graph = build_turn_graph(chat(server), checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "t1", "api_key": KEY, "openai_api_key": KEY, "user": "ann"}}
+        config: Any = {**thread(), "metadata": {}}
+        config[where] = {**config[where], name: KEY}
+        with pytest.raises(InputError, match=name) as raised:
+            await graph.ainvoke({"messages": [("user", "go")]}, config)
+        assert CANARY not in str(raised.value)
+        assert server.requests == []
+        config[where] = {**config[where], name: ""} if name == "harmless" else thread().get(where, {})
+        config[where] |= {"user": "ann", "cache_key": "abc", "max_tokens": "7"}
         await graph.ainvoke({"messages": [("user", "go")]}, config)
     stored = await asyncio.to_thread(files_of, tmp_path)
     assert CANARY not in stored.decode("utf-8", "replace")

@@ -110,9 +110,7 @@ def test_the_forced_finish_has_them_too(openai_server: Any) -> None:
 def test_when_all_fail_the_first_round_raises_and_the_thread_goes_on(openai_server: Any) -> None:
     first = openai_server([error(401, "no"), say("Here again.")], strict=True)
     second = openai_server([error(401, "no")], strict=True)
-    graph = build_turn_graph(
-        named(first, "one"), fallback_models=[named(second, "two")], checkpointer=InMemorySaver()
-    )
+    graph = build_turn_graph(named(first, "one"), fallback_models=[named(second, "two")], checkpointer=InMemorySaver())
     with pytest.raises(ProviderError) as raised:
         run(graph, "hi", thread())
     assert raised.value.fault.kind == "auth"
@@ -173,7 +171,9 @@ def test_a_time_budget_holds_over_all_of_them(openai_server: Any) -> None:
     slow = [openai_server([error(401, "no", delay=0.4), say("At last.")]) for _ in range(4)]
     models = [named(each, f"m{n}") for n, each in enumerate(slow)]
     started = time.monotonic()
-    output, events = run(build_turn_graph(models[0], fallback_models=models[1:]), "hi", context=TurnSettings(max_seconds=0.6))
+    output, events = run(
+        build_turn_graph(models[0], fallback_models=models[1:]), "hi", context=TurnSettings(max_seconds=0.6)
+    )
     assert time.monotonic() - started < 5
     assert output["receipt"]["stop_reason"] == "max_seconds"
     assert output["answer"] == "At last."

@@ -49,7 +49,7 @@ def long_turn(server: ScriptedServer, rounds: int) -> tuple[Any, dict[str, Any]]
     return graph, graph.invoke(Command(resume=resume), thread(), context=settings)
 
 
-@pytest.mark.parametrize("rounds", [100, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [100, 500])
 def test_long_results_in_a_small_window(openai_server: Any, rounds: int) -> None:
     server = openai_server(script(rounds), strict=True, max_context=WINDOW)
     graph, output = long_turn(server, rounds)

@@ -54,9 +54,22 @@ LOOK = call(("look", {"place": "yard"}), ids=["c-yard"], text="Looking.")
 SOON = {"Retry-After": "0"}
 MARKUP = '<tool_call>{"name": "look", "arguments": {"place": "yard"}}</tool_call>'
 DSML = '<｜DSML｜function_calls><｜DSML｜invoke name="look"><｜DSML｜parameter name="place">yard</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>'
-WHOLE = {"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}]}
+WHOLE = {
+    "id": "x",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}],
+}
 RAISED = "error/provider_error"
-OVERFLOW = error(400, {"error": {"message": "the request exceeds the available context size, try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}})  # fmt: skip
+OVERFLOW = error(
+    400,
+    {
+        "error": {
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 9000,
+            "n_ctx": 4096,
+        }
+    },
+)
 
 
 def frames(*items: Any, finish: str | None = "stop") -> Step:
@@ -88,10 +101,17 @@ TABLE: dict[str, Row] = {
     "bad request after work": Row([LOOK, error(400, "odd"), FINE], "incomplete/provider_error", ran=["yard"]),
     "bad requests for ever after work": Row(
         [LOOK, error(400, "odd"), error(400, "odd"), error(400, "odd"), error(400, "odd")],
-        "incomplete/provider_error", "yard is empty", ["yard"], exact=False,
+        "incomplete/provider_error",
+        "yard is empty",
+        ["yard"],
+        exact=False,
     ),
-    "a page of HTML for an error": Row([Step(status=502, body=b"<html>Bad Gateway</html>", headers={"Content-Type": "text/html"}), FINE]),
-    "a page of HTML for an answer": Row([Step(body=b"<html>hello</html>", headers={"Content-Type": "text/html"}), FINE]),
+    "a page of HTML for an error": Row(
+        [Step(status=502, body=b"<html>Bad Gateway</html>", headers={"Content-Type": "text/html"}), FINE]
+    ),
+    "a page of HTML for an answer": Row(
+        [Step(body=b"<html>hello</html>", headers={"Content-Type": "text/html"}), FINE]
+    ),
     "an empty body": Row([Step(body=b""), FINE]),
     "JSON to a request for a stream": Row([Step(body=WHOLE), Step(body=WHOLE)]),
     "an error as a body of 200": Row([Step(body={"error": {"message": "upstream overloaded", "code": 503}}), FINE]),
@@ -105,7 +125,8 @@ TABLE: dict[str, Row] = {
     "silence after text": Row([hanging(say("The first ha", chunks=4)), FINE], "incomplete/provider_error"),
     "broken twice": Row(
         [broken(say("The first ha", chunks=4)), broken(say("Again ha", chunks=4))],
-        "incomplete/provider_error", "Again ha",
+        "incomplete/provider_error",
+        "Again ha",
     ),
     "broken in the reasoning": Row([broken(say("", reasoning="hm hm", chunks=2)), FINE]),
     "broken in a think block": Row([broken(say("<think>hm hm", chunks=2)), FINE]),
@@ -125,29 +146,57 @@ TABLE: dict[str, Row] = {
     "never a finish reason": Row(
         [say("Fi", finish=None, end_frame=False), say("ne.", finish=None, end_frame=False)], "incomplete/truncated"
     ),
-    "no finish reason in half a call": Row(
-        [call(("look", '{"place": "ya'), finish=None, end_frame=False), FINE]
-    ),
+    "no finish reason in half a call": Row([call(("look", '{"place": "ya'), finish=None, end_frame=False), FINE]),
     "nothing but the end marker": Row([raw(["data: [DONE]\n\n"]), FINE]),
     # --- frames
-    "comments and keep-alives": Row([frames(Line(": ping\n\n"), {"content": "Fi"}, Line(": ping\n\n"), {"content": "ne."})]),
+    "comments and keep-alives": Row(
+        [frames(Line(": ping\n\n"), {"content": "Fi"}, Line(": ping\n\n"), {"content": "ne."})]
+    ),
     "a frame that is no JSON before a word": Row([frames(Line("data: {not json\n\n")), FINE]),
     "a frame that is no JSON after text": Row(
         [frames({"content": "The first"}, Line("data: {not json\n\n")), FINE], "incomplete/provider_error"
     ),
     "bytes that are no UTF-8": Row([frames(Line(b"data: \xff\xfe\n\n")), FINE]),
     "CRLF between lines": Row([frames(Line("data: " + json.dumps(text_frame("Fine.")) + "\r\n\r\n"))]),
-    "null and missing parts": Row([frames(
-        Frame({"choices": []}), Frame({"choices": None}), Frame({"choices": [{"index": 0, "delta": None}]}),
-        Frame({"choices": [{"index": 0}]}), {"content": None}, {"content": "Fine."}, {"tool_calls": None},
-        {"tool_calls": []}, {"role": None}, {}, finish="stop",
-    )]),
-    "content as blocks": Row([frames({"content": [{"type": "text", "text": "Fi"}]}, {"content": [{"type": "text", "text": "ne."}]})]),
-    "content of a wrong type": Row([frames({"content": 7}, {"content": {"a": 1}}, {"content": "Fine."}, {"content": [3]})]),
-    "text after the finish frame": Row([frames({"content": "Fi"}, Frame({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}), {"content": "ne."})]),
-    "the finish frame twice": Row([frames({"content": "Fine."}, Frame({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))]),
+    "null and missing parts": Row(
+        [
+            frames(
+                Frame({"choices": []}),
+                Frame({"choices": None}),
+                Frame({"choices": [{"index": 0, "delta": None}]}),
+                Frame({"choices": [{"index": 0}]}),
+                {"content": None},
+                {"content": "Fine."},
+                {"tool_calls": None},
+                {"tool_calls": []},
+                {"role": None},
+                {},
+                finish="stop",
+            )
+        ]
+    ),
+    "content as blocks": Row(
+        [frames({"content": [{"type": "text", "text": "Fi"}]}, {"content": [{"type": "text", "text": "ne."}]})]
+    ),
+    "content of a wrong type": Row(
+        [frames({"content": 7}, {"content": {"a": 1}}, {"content": "Fine."}, {"content": [3]})]
+    ),
+    "text after the finish frame": Row(
+        [
+            frames(
+                {"content": "Fi"},
+                Frame({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+                {"content": "ne."},
+            )
+        ]
+    ),
+    "the finish frame twice": Row(
+        [frames({"content": "Fine."}, Frame({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))]
+    ),
     "one frame of a megabyte": Row([say("x" * 1_000_000)], answer="x" * 1_000_000),
-    "NUL and lone surrogates": Row([frames({"content": "Fi\x00"}, {"content": "n\ud800e."})], answer="ne.", exact=False),
+    "NUL and lone surrogates": Row(
+        [frames({"content": "Fi\x00"}, {"content": "n\ud800e."})], answer="ne.", exact=False
+    ),
     "a wrong role": Row([frames({"role": "user", "content": "Fi"}, {"role": "tool", "content": "ne."})]),
     "a refusal in its own field": Row([frames({"refusal": "I will "}, {"refusal": "not."})], answer="I will not."),
     # --- the end of the output
@@ -155,83 +204,194 @@ TABLE: dict[str, Row] = {
     "filtered after text": Row([say("Fine.", finish="content_filter")]),
     "filtered before a word": Row([say("", finish="content_filter"), FINE]),
     "cut and continued": Row([say("Fi", finish="length"), say("n", finish="max_tokens"), say("e.")]),
-    "cut for ever": Row([say("a", finish="length"), say("b", finish="length"), say("c", finish="length")], "incomplete/truncated", "abc"),
+    "cut for ever": Row(
+        [say("a", finish="length"), say("b", finish="length"), say("c", finish="length")], "incomplete/truncated", "abc"
+    ),
     # --- nothing to read
     "empty once": Row([say(""), FINE]),
     "empty for ever": Row([say("")] * 3, "incomplete/empty_response", "no visible text", exact=False),
     "white space for ever": Row([say(" \n\t ")] * 3, "incomplete/empty_response", "no visible text", exact=False),
-    "reasoning for ever": Row([say("", reasoning="hm")] * 3, "incomplete/empty_response", "no visible text", exact=False),
-    "an open think block for ever": Row([say("<think>hm", finish="length")] * 3, "incomplete/empty_response", "no visible text", exact=False),
+    "reasoning for ever": Row(
+        [say("", reasoning="hm")] * 3, "incomplete/empty_response", "no visible text", exact=False
+    ),
+    "an open think block for ever": Row(
+        [say("<think>hm", finish="length")] * 3, "incomplete/empty_response", "no visible text", exact=False
+    ),
     "empty after text and work": Row([LOOK, say(""), say("")], "incomplete/empty_response", "Looking.", ["yard"]),
     # --- calls
     "a tool that does not exist": Row([call(("fetch", {"url": "x"})), FINE]),
     "names that are none": Row([call(("invalid tool", {}), ("", {}), ("look", {"place": "yard"})), FINE], ran=["yard"]),
-    "one id for two calls": Row([call(("look", {"place": "a"}), ("look", {"place": "b"}), ids=["same", "same"]), FINE], ran=["a", "b"]),
+    "one id for two calls": Row(
+        [call(("look", {"place": "a"}), ("look", {"place": "b"}), ids=["same", "same"]), FINE], ran=["a", "b"]
+    ),
     "the id of an earlier round": Row([LOOK, LOOK, FINE], ran=["yard", "yard"]),
     "no ids": Row([call(("look", {"place": "a"}), ("look", {"place": "b"}), ids=[None, None]), FINE], ran=["a", "b"]),
-    "an id of the wrong type": Row([call({"index": 0, "id": 7, "name": "look", "arguments": '{"place": "a"}'}), FINE], ran=["a"]),
-    "one index for two calls": Row([call(
-        {"index": 0, "name": "look", "arguments": '{"place": "a"}'}, {"index": 0, "name": "look", "arguments": '{"place": "b"}'},
-    ), FINE], ran=["a", "b"]),
-    "indexes as text, with gaps": Row([call(
-        {"index": "3", "id": "x", "name": "look", "arguments": '{"place": '}, {"index": "3", "arguments": '"a"}'},
-    ), FINE], ran=["a"]),
-    "a name in every fragment": Row([call(
-        {"index": 0, "id": "x", "name": "look", "arguments": '{"place": '}, {"index": 0, "name": "look", "arguments": '"a"}'},
-    ), FINE], ran=["a"]),
+    "an id of the wrong type": Row(
+        [call({"index": 0, "id": 7, "name": "look", "arguments": '{"place": "a"}'}), FINE], ran=["a"]
+    ),
+    "one index for two calls": Row(
+        [
+            call(
+                {"index": 0, "name": "look", "arguments": '{"place": "a"}'},
+                {"index": 0, "name": "look", "arguments": '{"place": "b"}'},
+            ),
+            FINE,
+        ],
+        ran=["a", "b"],
+    ),
+    "indexes as text, with gaps": Row(
+        [
+            call(
+                {"index": "3", "id": "x", "name": "look", "arguments": '{"place": '},
+                {"index": "3", "arguments": '"a"}'},
+            ),
+            FINE,
+        ],
+        ran=["a"],
+    ),
+    "a name in every fragment": Row(
+        [
+            call(
+                {"index": 0, "id": "x", "name": "look", "arguments": '{"place": '},
+                {"index": 0, "name": "look", "arguments": '"a"}'},
+            ),
+            FINE,
+        ],
+        ran=["a"],
+    ),
     "arguments as text in text": Row([raw_call(name="look", arguments=json.dumps('{"place": "a"}')), FINE], ran=["a"]),
     "arguments as an object": Row([raw_call(name="look", arguments={"place": "a"}), FINE], ran=["a"]),
     "arguments that are no object": Row([raw_call(name="look", arguments="[1, 2]"), FINE]),
     "arguments that are no JSON": Row([raw_call(name="look", arguments='{"place": tru'), FINE]),
     "blank arguments": Row([raw_call(name="look", arguments=""), FINE]),
     "arguments of a wrong shape": Row([raw_call(name="look", arguments='{"spot": "a"}'), FINE]),
-    "arguments nested a thousand deep": Row([raw_call(name="look", arguments='{"place": ' + "[" * 1_000 + "]" * 1_000 + "}"), FINE]),
+    "arguments nested a thousand deep": Row(
+        [raw_call(name="look", arguments='{"place": ' + "[" * 1_000 + "]" * 1_000 + "}"), FINE]
+    ),
     "a number that no store takes": Row([raw_call(name="look", arguments='{"place": ' + "9" * 400 + "}"), FINE]),
     "NaN in the arguments": Row([raw_call(name="look", arguments='{"place": NaN}'), FINE]),
-    "NUL and surrogates in the arguments": Row([raw_call(name="look", arguments='{"place": "a\\u0000\\ud800b"}'), FINE], ran=["ab"]),
-    "the old function_call": Row([frames({"function_call": {"name": "look", "arguments": '{"place": '}}, {"function_call": {"arguments": '"a"}'}}, finish="function_call"), FINE], ran=["a"]),  # fmt: skip
+    "NUL and surrogates in the arguments": Row(
+        [raw_call(name="look", arguments='{"place": "a\\u0000\\ud800b"}'), FINE], ran=["ab"]
+    ),
+    "the old function_call": Row(
+        [
+            frames(
+                {"function_call": {"name": "look", "arguments": '{"place": '}},
+                {"function_call": {"arguments": '"a"}'}},
+                finish="function_call",
+            ),
+            FINE,
+        ],
+        ran=["a"],
+    ),
     "calls and the reason stop": Row([call(("look", {"place": "a"}), finish="stop"), FINE], ran=["a"]),
     "calls that are cut for ever": Row([cut(1), cut(2), cut(3), FINE], "incomplete/truncated"),
     "more calls than allowed": Row(
-        [call(*(("look", {"place": str(n)}) for n in range(6))), FINE], "incomplete/max_tool_calls",
-        ran=["0", "1", "2", "3"], settings=TurnSettings(max_tool_calls=4),
+        [call(*(("look", {"place": str(n)}) for n in range(6))), FINE],
+        "incomplete/max_tool_calls",
+        ran=["0", "1", "2", "3"],
+        settings=TurnSettings(max_tool_calls=4),
     ),
     "the same call for ever": Row(
-        [*(call(("look", {"place": "yard"}), ids=[f"same{n}"]) for n in range(4)), FINE], "incomplete/no_progress",
+        [*(call(("look", {"place": "yard"}), ids=[f"same{n}"]) for n in range(4)), FINE],
+        "incomplete/no_progress",
         ran=["yard"] * 4,
     ),
-    "a call when told to finish": Row([LOOK, call(("look", {"place": "yard"}))], "incomplete/max_rounds", "yard is empty", ["yard"], settings=TurnSettings(max_rounds=1), exact=False),  # fmt: skip
+    "a call when told to finish": Row(
+        [LOOK, call(("look", {"place": "yard"}))],
+        "incomplete/max_rounds",
+        "yard is empty",
+        ["yard"],
+        settings=TurnSettings(max_rounds=1),
+        exact=False,
+    ),
     # --- calls as text
     "a call written as text": Row([say(f"I look. {MARKUP}", chunks=1), FINE], ran=["yard"]),
     "a call in DSML": Row([say(DSML, chunks=2), FINE], ran=["yard"]),
-    "a call as one fenced block": Row([say('```json\n{"name": "look", "arguments": {"place": "yard"}}\n```', chunks=3), FINE], ran=["yard"]),
+    "a call as one fenced block": Row(
+        [say('```json\n{"name": "look", "arguments": {"place": "yard"}}\n```', chunks=3), FINE], ran=["yard"]
+    ),
     "a call drafted in the reasoning": Row([say(f"<think>{MARKUP}</think>Fine.")]),
     "a call quoted in code": Row([say(f"```\n{MARKUP}\n```")], answer=f"```\n{MARKUP}\n```"),
     "a call cut in its markup": Row([say('<tool_call>{"name": "look", "argum', finish="length"), FINE]),
-    "markup when told to finish": Row([LOOK, say(MARKUP)], "incomplete/max_rounds", "yard is empty", ["yard"], settings=TurnSettings(max_rounds=1), exact=False),  # fmt: skip
+    "markup when told to finish": Row(
+        [LOOK, say(MARKUP)],
+        "incomplete/max_rounds",
+        "yard is empty",
+        ["yard"],
+        settings=TurnSettings(max_rounds=1),
+        exact=False,
+    ),
     # --- what it refuses
     "no tools": Row([say(MARKUP), FINE], ran=["yard"], rules={"no_tools": True}),
-    "no tool_choice": Row([LOOK, FINE], "incomplete/max_rounds", ran=["yard"], rules={"no_tool_choice": True}, settings=TurnSettings(max_rounds=1)),  # fmt: skip
+    "no tool_choice": Row(
+        [LOOK, FINE],
+        "incomplete/max_rounds",
+        ran=["yard"],
+        rules={"no_tool_choice": True},
+        settings=TurnSettings(max_rounds=1),
+    ),
     "no stream_options": Row([FINE], rules={"no_stream_options": True}),
     "no temperature": Row([FINE], rules={"no_temperature": True}, settings=TurnSettings(temperature=0.5)),
     "no max_completion_tokens": Row(
-        [refuse("Unsupported parameter: 'max_completion_tokens'. Use 'max_tokens' instead.", lambda r: "max_completion_tokens" in r.body, FINE)] * 2,
+        [
+            refuse(
+                "Unsupported parameter: 'max_completion_tokens'. Use 'max_tokens' instead.",
+                lambda r: "max_completion_tokens" in r.body,
+                FINE,
+            )
+        ]
+        * 2,
         settings=TurnSettings(max_output_tokens=100),
     ),
-    "no streaming": Row([refuse("Streaming is not supported for this model.", lambda r: bool(r.body.get("stream")), FINE)] * 2),
+    "no streaming": Row(
+        [refuse("Streaming is not supported for this model.", lambda r: bool(r.body.get("stream")), FINE)] * 2
+    ),
     "roles must alternate": Row([LOOK, FINE], ran=["yard"], rules={"alternate_roles": True}),
-    "no system message": Row([refuse("System role not supported", lambda r: "system" in r.roles, FINE)] * 2, system=False),
-    "a generation that failed": Row([error(400, {"error": {"message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.", "type": "invalid_request_error", "code": "tool_use_failed"}}), FINE]),  # fmt: skip
+    "no system message": Row(
+        [refuse("System role not supported", lambda r: "system" in r.roles, FINE)] * 2, system=False
+    ),
+    "a generation that failed": Row(
+        [
+            error(
+                400,
+                {
+                    "error": {
+                        "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+                        "type": "invalid_request_error",
+                        "code": "tool_use_failed",
+                    }
+                },
+            ),
+            FINE,
+        ]
+    ),
     # --- the context
     "overflow once": Row([OVERFLOW, FINE]),
     "overflow for ever": Row([OVERFLOW] * 2, "incomplete/context_window", "does not fit", exact=False),
     "overflow after work": Row([LOOK, OVERFLOW, OVERFLOW], "incomplete/context_window", "Looking.", ["yard"]),
     "silent overflow once": Row([say("", finish="model_context_window_exceeded"), FINE]),
-    "silent overflow for ever": Row([say("", finish="model_context_window_exceeded")] * 2, "incomplete/context_window", "does not fit", exact=False),
-    "input cut silently": Row([say("", finish="length", usage={"prompt_tokens": 32_700, "completion_tokens": 0, "total_tokens": 32_700}), FINE]),
+    "silent overflow for ever": Row(
+        [say("", finish="model_context_window_exceeded")] * 2, "incomplete/context_window", "does not fit", exact=False
+    ),
+    "input cut silently": Row(
+        [
+            say("", finish="length", usage={"prompt_tokens": 32_700, "completion_tokens": 0, "total_tokens": 32_700}),
+            FINE,
+        ]
+    ),
     # --- usage
-    "usage that is NaN": Row([frames({"content": "Fine."}, Line('data: {"choices": [], "usage": {"prompt_tokens": NaN, "completion_tokens": Infinity}}\n\n'))]),
-    "usage of odd types": Row([say("Fine.", usage={"prompt_tokens": "7", "completion_tokens": -2, "total_tokens": [1]})]),
+    "usage that is NaN": Row(
+        [
+            frames(
+                {"content": "Fine."},
+                Line('data: {"choices": [], "usage": {"prompt_tokens": NaN, "completion_tokens": Infinity}}\n\n'),
+            )
+        ]
+    ),
+    "usage of odd types": Row(
+        [say("Fine.", usage={"prompt_tokens": "7", "completion_tokens": -2, "total_tokens": [1]})]
+    ),
 }
 
 

@@ -12,10 +12,18 @@ from tests.support.wire import both_ways, check_requests, client
 from turngraph.graph import ProviderError, TurnSettings, build_turn_graph
 from turngraph.llm.fault_overflow import stated_limit
 
-SAID = error(400, {"error": {
-    "message": "the request exceeds the available context size, try increasing it",
-    "type": "exceed_context_size_error", "code": 400, "n_prompt_tokens": 9_000, "n_ctx": 4_096,
-}})  # fmt: skip
+SAID = error(
+    400,
+    {
+        "error": {
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "code": 400,
+            "n_prompt_tokens": 9_000,
+            "n_ctx": 4_096,
+        }
+    },
+)
 WORDED = error(400, "prompt is too long: 213462 tokens > 200000 maximum")
 NO_BODY = error(413, b"")
 BY_REASON = say("", finish="model_context_window_exceeded")
@@ -119,9 +127,12 @@ def test_a_rate_limit_that_looks_like_an_overflow_makes_no_room(openai_server: A
 def test_a_small_real_window_is_found_out_in_the_middle_of_a_turn(openai_server: Any) -> None:
     """Results of the running turn are what does not fit; the question is always sent."""
 
-    def more(request: Request) -> Step:
-        results = request.roles.count("tool")
-        return call(("look", {"place": f"room {results}"}), ids=[f"c{results}"]) if results < 6 else say("Seen all.")
+    looked: list[int] = []
+
+    def more(_: Request) -> Step:
+        looked.append(len(looked))
+        at = looked[-1]
+        return call(("look", {"place": f"room {at}"}), ids=[f"c{at}"]) if at < 6 else say("Seen all.")
 
     server = openai_server(bound(1_500, more), strict=True)
     graph = build_turn_graph(client(server), [look], checkpointer=InMemorySaver())
@@ -129,6 +140,7 @@ def test_a_small_real_window_is_found_out_in_the_middle_of_a_turn(openai_server:
     output, events = run(graph, "look everywhere", thread(), context=settings)
     assert (output["answer"], output["receipt"]["status"]) == ("Seen all.", "completed")
     assert all("look everywhere" in each.said("user") for each in server.requests)
+    assert any(each.step is not None and each.step.status == 400 for each in server.requests), "nothing overflowed"
     check_turn(output, events)
     check_requests(server)
 

@@ -262,7 +262,9 @@ def test_a_break_gives_out_what_was_held(openai_server: Any) -> None:
     check_turn(output, events)
 
 
-DELTAS = st.lists(st.tuples(st.sampled_from(["content", "thinking"]), st.text(max_size=4), st.floats(0, 0.3)), max_size=40)
+DELTAS = st.lists(
+    st.tuples(st.sampled_from(["content", "thinking"]), st.text(max_size=4), st.floats(0, 0.3)), max_size=40
+)
 
 
 @settings(max_examples=200, deadline=None)

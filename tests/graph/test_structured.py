@@ -38,7 +38,12 @@ CITY_SCHEMA = {
     "additionalProperties": False,
 }
 WRAPPED = {"type": "json_schema", "json_schema": {"name": "City", "schema": CITY_SCHEMA}}
-FORMATS: dict[str, Any] = {"pydantic": CityModel, "typed dict": CityDict, "json schema": CITY_SCHEMA, "wrapped": WRAPPED}
+FORMATS: dict[str, Any] = {
+    "pydantic": CityModel,
+    "typed dict": CityDict,
+    "json schema": CITY_SCHEMA,
+    "wrapped": WRAPPED,
+}
 FORMS = pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)
 
 BERN = {"name": "Bern", "people": 134_000}
@@ -115,9 +120,7 @@ def test_the_hidden_call_is_paid_for(openai_server: Any) -> None:
 
 @both_ways
 @FORMS
-def test_refused_native_mode_is_remembered_and_asked_for_in_words(
-    openai_server: Any, fmt: Any, streamed: bool
-) -> None:
+def test_refused_native_mode_is_remembered_and_asked_for_in_words(openai_server: Any, fmt: Any, streamed: bool) -> None:
     def answer(request: Request) -> Step:
         if "response_format" in request.body:
             return NO_FORMAT
@@ -282,7 +285,7 @@ def test_terminated_by_a_tool(openai_server: Any, text: str, value: Any) -> None
 
 def test_without_a_format_there_is_none(openai_server: Any) -> None:
     server = openai_server([say(GOOD)])
-    output, events = run(build_turn_graph(client(server)), "go")
+    output, _ = run(build_turn_graph(client(server)), "go")
     assert output.get("structured") is None
     assert in_receipt(output) is None
     assert formats(server) == [False]

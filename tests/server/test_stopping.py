@@ -64,20 +64,35 @@ def cancel(served: Served, thread_id: str, action: str) -> Any:
     return stop
 
 
-@pytest.mark.parametrize("graph", ["turn", "parent"])
-async def test_cancel_keeps_the_text_that_was_streamed(served: Served, graph: str) -> None:
-    thread_id = await new_thread(served)
-    events = await stop_once(served, thread_id, graph, HANG, some_text, cancel(served, thread_id, "interrupt"))
-    read = text_of(events)
-    values = await usable(served, thread_id, graph)
+def check_cut(values: dict[str, Any], read: str) -> None:
+    """One message is marked as cut, and is what the client read."""
     cut = [m for m in values["messages"] if m.get("additional_kwargs", {}).get("turngraph", {}).get("cut")]
     assert len(cut) == 1, "one message, marked as cut"
-    assert cut[0]["content"].startswith(read[:10])
+    assert cut[0]["content"].startswith(read)
     assert "Let me think" not in cut[0]["content"]
-    if graph == "turn":
-        history = await served.client.threads.get_history(thread_id, limit=50)
-        receipts = history[0]["values"].get("receipts") or []
-        assert [r["status"] for r in receipts if r["status"] != "completed"] in ([], ["cancelled"])
+
+
+async def test_cancel_keeps_the_text_that_was_streamed(served: Served) -> None:
+    thread_id = await new_thread(served)
+    events = await stop_once(served, thread_id, "turn", HANG, some_text, cancel(served, thread_id, "interrupt"))
+    values = await served.values(thread_id)
+    check_cut(values, text_of(events))
+    assert values["receipt"]["status"] == "cancelled"
+    check_cut(await usable(served, thread_id), text_of(events))
+
+
+async def test_cancel_of_a_parent_keeps_the_text_of_its_turn(served: Served) -> None:
+    thread_id = await new_thread(served)
+    events = await stop_once(served, thread_id, "parent", HANG, some_text, cancel(served, thread_id, "interrupt"))
+    check_cut(await served.values(thread_id), text_of(events))
+    await usable(served, thread_id, "parent")
+
+
+@pytest.mark.xfail(strict=True, reason="LangGraph drops the writes of a cancelled step when the next input comes")
+async def test_the_text_of_a_cancelled_parents_turn_outlasts_the_next_message(served: Served) -> None:
+    thread_id = await new_thread(served)
+    events = await stop_once(served, thread_id, "parent", HANG, some_text, cancel(served, thread_id, "interrupt"))
+    check_cut(await usable(served, thread_id, "parent"), text_of(events))
 
 
 async def test_cancel_during_a_tool_starts_nothing_more(served: Served) -> None:

@@ -1,12 +1,13 @@
 """Secrets leave texts, everything else stays."""
 
 import time
+import traceback
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngraph.tools.redact import REDACTED, describe_error, redact
+from turngraph.tools.redact import REDACTED, describe_error, hushed, redact, telling
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
 PRIVATE = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAK\n-----END RSA PRIVATE KEY-----"
@@ -138,3 +139,27 @@ def test_the_text_of_an_error_is_bounded() -> None:
     described = describe_error(ValueError("x" * 100_000))
     assert len(described) < 4_100
     assert "more characters" in described
+
+
+class Stubborn(Exception):
+    """An error whose text does not come from its arguments."""
+
+    def __str__(self) -> str:
+        return "key sk-test-CANARY4f9a27c1"
+
+
+def test_what_is_raised_in_hushed_code_tells_no_secret() -> None:
+    secret = "sk-test-CANARY4f9a27c1"
+    for error in (ValueError(f"key {secret}"), KeyError(secret), OSError(f"no {secret}"), Stubborn()):
+        with pytest.raises(Exception) as raised, hushed():  # noqa: PT012
+            try:
+                raise LookupError(f"caused by {secret}")
+            except LookupError as cause:
+                raise error from cause
+        assert "CANARY" not in "".join(traceback.format_exception(raised.value))
+        assert telling(raised.value) is raised.value
+        assert "redacted" in str(raised.value)
+    plain = ValueError("nothing to hide")
+    with pytest.raises(ValueError, match="nothing to hide") as raised, hushed():
+        raise plain
+    assert raised.value is plain

@@ -33,7 +33,8 @@ class Facts:
     """One message: its kind, its marks, the ids of its calls, or of the call that it answers.
 
     `plain` is the message of that kind where the stored one is a chunk or names its role in words, else None.
-    `content` and `kwargs` are the fields that were read. `shape` is the form in which it was sent last.
+    `content` and `kwargs` are the fields that were read. `shape` is the form in which it was sent last; `answering` the
+    last copy that was made of a result to name it after its call.
     """
 
     kind: Kind
@@ -46,6 +47,7 @@ class Facts:
     content: Any
     kwargs: dict[str, Any]
     shape: "Shape | None" = None
+    answering: ToolMessage | None = None
 
 
 @dataclass(slots=True)

@@ -102,5 +102,8 @@ def _answering(result: Entry, call_id: str | None, name: str) -> Entry:
     assert isinstance(message, ToolMessage)
     if message.tool_call_id == call_id and message.name:
         return result
-    made = message.model_copy(update={"tool_call_id": call_id, "name": message.name or name})
+    made = result.facts.answering
+    if made is None or made.name != (message.name or name) or made.tool_call_id != call_id:
+        made = message.model_copy(update={"tool_call_id": call_id, "name": message.name or name})
+        result.facts.answering = made
     return Entry(result.key, result.index, made, facts_of(made))

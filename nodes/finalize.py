@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from turngraph.nodes import texts
 from turngraph.nodes.closing import close_calls, finishing_text, gathered, marks_of, of_turn
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.queued import forget_held
 from turngraph.nodes.receipts import make_receipt, status_of
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.words import StopReason, ToolStatus
@@ -38,6 +39,7 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     elif closed or not _ends_with_answer(tape, visit.turn_id):
         added.append(_answer_message(visit, answer, number))
     update = _structured(state, visit, answer)
+    await forget_held(visit, state)
     receipt = make_receipt(visit.progress, reason, status_of(reason), visit.seconds())
     await visit.journal.update_turn(visit.thread, visit.turn_id, {"finished": True})
     visit.emit(number)("turn_finished", receipt=receipt)

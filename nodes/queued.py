@@ -47,6 +47,13 @@ async def take_queued(visit: Visit, state: TurnState, *, saved: bool = False) ->
     return taken
 
 
+async def forget_held(visit: Visit, state: TurnState) -> None:
+    """Input that the tape holds, and that a crash left in the queue: removed once the run's checkpoints are saved."""
+    held = {message.id: message for message in state["messages"]}
+    waiting = await inbox_of(visit.journal, visit.store).queued(visit.thread)
+    remove_when_saved(visit, [held[key] for key, _ in waiting if key in held])
+
+
 def remove_when_saved(visit: Visit, messages: list[BaseMessage]) -> None:
     """These messages of the queue are on the tape now: removes them once the run's checkpoints are saved."""
     ids = [message.id for message in messages if message.id]

@@ -70,6 +70,10 @@ def missing_result(message: AIMessage, call: ToolCall) -> ToolMessage:
 
 def with_unique_ids(message: AIMessage, at: int, taken: set[str]) -> AIMessage:
     """The message with call ids that no earlier message uses; itself where they are unique. Adds them to `taken`."""
+    ids = [call["id"] or "" for call in message.tool_calls]
+    if "" not in ids and taken.isdisjoint(ids) and len(set(ids)) == len(ids):
+        taken.update(ids)
+        return message
     renamed: dict[int, str] = {}
     for position, call in enumerate(message.tool_calls):
         call_id = call["id"] or ""

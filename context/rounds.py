@@ -17,9 +17,7 @@ BLOCK_TOKENS = 300
 KEPT_BATCHES = 2
 
 
-def fold_rounds(
-    tape: Tape, layout: Layout, excess: int, least: int = 0, kept: int = KEPT_BATCHES
-) -> FoldAnchor | None:
+def fold_rounds(tape: Tape, layout: Layout, excess: int, least: int = 0, kept: int = KEPT_BATCHES) -> FoldAnchor | None:
     """The fold of as many old rounds of the running turn as free `excess` tokens, or as there are.
 
     The `kept` newest batches, what the user said and the user's answers stay. None where it would free `least` or

@@ -52,6 +52,7 @@ class Tape:
     keys: list[str]
     place: dict[str, int]
     owner: list[int]
+    facts: list[Facts]
 
 
 def read_tape(messages: Sequence[BaseMessage | AnyMessage], anchors: Iterable[Anchor]) -> Tape:
@@ -61,7 +62,8 @@ def read_tape(messages: Sequence[BaseMessage | AnyMessage], anchors: Iterable[An
     keys = keys_of(plain)
     turns = find_turns(plain, keys, anchors, facts)
     pairs = pair_results(plain, turns.owner, facts)
-    tape = Tape([Turn(span, []) for span in turns.spans], [], [], keys, {k: n for n, k in enumerate(keys)}, turns.owner)
+    place = {key: at for at, key in enumerate(keys)}
+    tape = Tape([Turn(span, []) for span in turns.spans], [], [], keys, place, turns.owner, facts)
     entries = [Entry(key, at, plain[at], facts[at]) for at, key in enumerate(keys)]
     taken: set[str] = set()
     for at, entry in enumerate(entries):

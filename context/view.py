@@ -1,16 +1,17 @@
 """What the model is sent: a pure function of tape and anchors."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import is_
+from threading import Lock
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context.arrange import arrange
 from turngraph.context.budget import Budget, budget_of
-from turngraph.context.facts import Facts, facts_of
+from turngraph.context.facts import facts_of
 from turngraph.context.render import Layout, Piece, Segment, lay_out, piece_tokens
 from turngraph.context.report import make_report
 from turngraph.context.rounds import fold_rounds
@@ -116,7 +117,6 @@ class _Built:
     messages: list[BaseMessage | AnyMessage]
     anchors: list[Anchor]
     terms: Any
-    facts: list[Facts]
     tape: Tape
     request: Request
 
@@ -127,12 +127,15 @@ class _Built:
             and all(map(is_, reversed(self.messages), reversed(messages)))
             and self.terms == terms
             and self.anchors == anchors
-            and all(map(is_, map(facts_of, messages), self.facts))
+            and all(map(is_, map(facts_of, messages), self.tape.facts))
         )
 
 
-_built: deque[_Built] = deque(maxlen=4)
-"""The last requests: the end of one round and the start of the next ask for the same one."""
+KEPT_REQUESTS = 4
+_lock = Lock()
+
+_built: OrderedDict[int, _Built] = OrderedDict()
+"""The last request of the last few tapes: the end of one round and the start of the next ask for the same one."""
 
 
 def read_request(
@@ -144,13 +147,18 @@ def read_request(
 ) -> tuple[Tape, Request]:
     """The tape, and its request under these anchors. Other callers may share both: they are not to be changed."""
     terms = (settings.system_prompt, *blocks, profile or settings.model_profile)
-    for built in list(_built):
-        if built.holds(messages, anchors, terms):
-            return built.tape, built.request
-    tape = read_tape(messages, anchors)
-    request = build_request(tape, anchors, settings, blocks, profile)
-    _built.append(_Built(list(messages), list(anchors), terms, [facts_of(each) for each in messages], tape, request))
-    return tape, request
+    key = id(messages[0]) if messages else 0
+    built = _built.get(key)
+    if built is None or not built.holds(messages, anchors, terms):
+        tape = read_tape(messages, anchors)
+        request = build_request(tape, anchors, settings, blocks, profile)
+        built = _Built(list(messages), list(anchors), terms, tape, request)
+        with _lock:
+            _built.pop(key, None)
+            _built[key] = built
+            if len(_built) > KEPT_REQUESTS:
+                _built.popitem(last=False)
+    return built.tape, built.request
 
 
 def _seen(tape: Tape, request: Request, budget: Budget, made: list[Anchor]) -> View:

@@ -277,7 +277,7 @@ def journal_for(checkpointer: Any, store: BaseStore | None = None) -> Journal:
         journal = _journals.get(checkpointer)
         if journal is None:
             journal = _journals[checkpointer] = _beside(checkpointer) or MemoryJournal()
-    if store is None or isinstance(journal, SqlJournal) or isinstance(checkpointer, InMemorySaver):
+    if store is None or isinstance(journal, SqlJournal) or type(checkpointer) is InMemorySaver:
         return journal
     return StoreJournal(store)
 

@@ -34,7 +34,7 @@ class Facts:
 
     `plain` is the message of that kind where the stored one is a chunk or names its role in words, else None.
     `content` and `kwargs` are the fields that were read. `shape` is the form in which it was sent last; `answering` the
-    last copy that was made of a result to name it after its call.
+    last copy that was made of a result to name it after its call, `folded` the last placeholder of a result.
     """
 
     kind: Kind
@@ -48,6 +48,7 @@ class Facts:
     kwargs: dict[str, Any]
     shape: "Shape | None" = None
     answering: ToolMessage | None = None
+    folded: "Shape | None" = None
 
 
 @dataclass(slots=True)

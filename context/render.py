@@ -216,7 +216,7 @@ class _Renderer:
             sent, tokens = self._shape(entry) or (entry.message, -1)
             answer = entry.facts.is_answer
             if not answer and (placeholders or entry.key in self.cuts.folded):
-                sent, tokens = self._placeholder(entry, sent), -1
+                sent, tokens = self._placeholder(entry, sent, tokens)
             elif not answer and entry.key in self.cuts.shortened:
                 sent, tokens = self._shortened(entry, sent), -1
             keys = (entry.key,) if entry.index >= 0 else ()
@@ -234,16 +234,22 @@ class _Renderer:
             return entry.message, shape.tokens
         return None if shape.copy is None else (shape.copy, shape.tokens)
 
-    def _placeholder(self, entry: Entry, shown: BaseMessage) -> BaseMessage:
-        """The result as its placeholder, where that is shorter than the result."""
-        assert isinstance(shown, ToolMessage)
-        text = str(shown.text)
-        start = " ".join(text[:FOLDED_START].split())
-        folded = texts.folded(shown.name or "", shown.tool_call_id, len(text), start)
-        if len(folded) >= len(text) and isinstance(shown.content, str):
-            return shown
+    def _placeholder(self, entry: Entry, shown: BaseMessage, tokens: int) -> tuple[BaseMessage, int]:
+        """The result as its placeholder, where that is shorter than the result, and its tokens; made once, too."""
+        shape = entry.facts.folded
+        if shape is None or shape.key != self.wants:
+            assert isinstance(shown, ToolMessage)
+            text = str(shown.text)
+            start = " ".join(text[:FOLDED_START].split())
+            folded = texts.folded(shown.name or "", shown.tool_call_id, len(text), start)
+            same = len(folded) >= len(text) and isinstance(shown.content, str)
+            made = None if same else shown.model_copy(update={"content": folded})
+            shape = Shape(self.wants, made, same, tokens if made is None else count_message(made))
+            entry.facts.folded = shape
+        if shape.copy is None:
+            return shown, tokens
         self.layout.excluded[entry.key] = "folded"
-        return shown.model_copy(update={"content": folded})
+        return shape.copy, shape.tokens
 
     def _shortened(self, entry: Entry, shaped: BaseMessage) -> BaseMessage:
         """The message in the number of tokens that a shorten anchor gives it; blocks become text and placeholders."""

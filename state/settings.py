@@ -207,7 +207,7 @@ class TurnSettings(_Strict):
         le=1,
         title="Compact at",
         description="Fraction of the room at which old turns are summarised.",
-        json_schema_extra=_on("prepare_turn"),
+        json_schema_extra=_on("call_llm"),
     )
     fold_at: float = Field(
         0.6,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -192,6 +193,7 @@ def page_within(full: str, offset: int, max_tokens: int, count: Callable[[str], 
     return page(full, offset, _fitting(full[offset : offset + room * 32], room, count))
 
 
+@cache
 def read_tool_result_tool() -> BaseTool:
     """The schema of `read_tool_result(call_id, offset)`. A turn graph reads the thread's own originals for it."""
 

@@ -18,6 +18,7 @@ from turngraph.state.anchors import TurnAnchor
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import InputError
 from turngraph.state.settings import TurnSettings
+from turngraph.state.words import STATE_VERSION
 
 SEED_SECONDS = 10.0
 SEED_CHARACTERS = 8_000
@@ -42,6 +43,7 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     anchor: TurnAnchor = {
         "id": f"turn-{turn_id}",
         "kind": "turn",
+        "version": STATE_VERSION,
         "turn_id": turn_id,
         "first_message_id": first.id or "",
         "last_message_id": last.id or "",

@@ -9,6 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.support.openai_server import call, say
 from tests.support.turns import WAYS, Way, chat, check_turn, finish_text, roles, run, thread, types
 from turngraph.graph import InputError, TurnSettings, build_turn_graph
+from turngraph.state.words import STATE_VERSION
 
 
 def add(a: int, b: int) -> int:
@@ -155,3 +156,11 @@ def test_a_graph_may_run_inside_a_running_loop(openai_server: Any) -> None:
         return [first["answer"], second["answer"]]
 
     assert asyncio.run(both()) == ["a", "b"]
+
+
+def test_every_turn_says_in_which_version_of_the_state_it_was_written(openai_server: Any) -> None:
+    server = openai_server([say("a")])
+    graph = build_turn_graph(chat(server), checkpointer=InMemorySaver())
+    run(graph, "x", thread())
+    anchors = graph.get_state(thread()).values["anchors"]
+    assert [anchor["version"] for anchor in anchors if anchor["kind"] == "turn"] == [STATE_VERSION]

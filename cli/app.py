@@ -89,9 +89,7 @@ def resume(
     reject: Annotated[str | None, typer.Option(metavar="TEXT", help="Refuse them, with a reason.")] = None,
     respond: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer in the tool's place.")] = None,
     edit: Annotated[str | None, typer.Option(metavar="JSON", help="Run the call with these arguments.")] = None,
-    answer: Annotated[
-        list[str] | None, typer.Option(metavar="ID=TEXT", help="Answer a question; repeatable.")
-    ] = None,
+    answer: Annotated[list[str] | None, typer.Option(metavar="ID=TEXT", help="Answer a question; repeatable.")] = None,
     abandon: Annotated[bool, typer.Option("--abandon", help="End the turn.")] = False,
     call: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only this pending call; repeatable. Default: all.")

@@ -38,13 +38,19 @@ def _table(rows: list[dict[str, object]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    lines = [
+        [
+            one_line(str(cell))
+            for cell in (row["thread_id"], local_time(str(row["updated"])), row["turns"], row["status"])
+        ]
+        for row in rows
+    ]
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for title in ("thread", "last step", "turns", "status"):
-        table.add_column(title, no_wrap=True, overflow="fold")
+    for at, title in enumerate(("thread", "last step", "turns", "status")):
+        table.add_column(title, no_wrap=True, min_width=max(len(title), *(len(line[at]) for line in lines)))
     table.add_column("first question", no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in rows:
-        shown = (row["thread_id"], local_time(str(row["updated"])), row["turns"], row["status"], row["question"])
-        table.add_row(*(Text(one_line(str(cell))) for cell in shown))
+    for line, row in zip(lines, rows, strict=True):
+        table.add_row(*(Text(cell) for cell in [*line, one_line(str(row["question"]))]))
     Console().print(table)
 
 

@@ -169,10 +169,10 @@ def explained(error: BaseException, place: Place) -> tuple[str, int]:
         case ProviderError():
             return f"{text}\nThread {place.thread} is kept. Try again: {place.command('continue')}", FAILED
         case TurnConflict():
-            return f"{text}\nTo give the running turn a message: {place.command('send')} \"...\"", FAILED
+            return f'{text}\nTo give the running turn a message: {place.command("send")} "..."', FAILED
         case sqlite3.Error():
             return f"The database cannot be used: {text}", FAILED
         case ModuleNotFoundError():
-            return f"{text}. Install what this command needs: pip install \"turngraph[cli]\"", FAILED
+            return f'{text}. Install what this command needs: pip install "turngraph[cli]"', FAILED
         case _:
             return f"{type(error).__name__}: {text}", FAILED

@@ -1,8 +1,9 @@
 """The async core: opens the database and the graph, runs one leg of a turn, reads and feeds threads."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -43,10 +44,18 @@ class Stopped:
 LegEnd: TypeAlias = Ended | Paused | Stopped
 
 
+def _usable(database: Path) -> None:
+    """Makes the folder, and raises sqlite3.Error here for a file that is no database: the driver's own thread, which
+    opens it next, would report it over a closed event loop."""
+    database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(sqlite3.connect(database)) as probe:
+        probe.execute("PRAGMA schema_version")
+
+
 @asynccontextmanager
 async def open_graph(database: Path) -> AsyncIterator[TurnGraph]:
     """The graph of the command line on a SQLite file, which is made where it does not exist."""
-    await asyncio.to_thread(database.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
+    await asyncio.to_thread(_usable, database)
     async with AsyncSqliteSaver.from_conn_string(str(database)) as saver:
         await saver.setup()
         graph = build_turn_graph(tools=[*demo_tools(), ask_user], checkpointer=saver)

@@ -1,5 +1,7 @@
 """What is refused before LangGraph's loop starts, with nothing saved: unusable input, settings, limits, answers."""
 
+import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -98,6 +100,19 @@ def _with_ids(input: dict[str, Any]) -> dict[str, Any]:
     return {**input, "messages": messages}
 
 
+def refuse_own_loop(checkpointer: Any) -> None:
+    """A sync call on the event loop that an async saver works on would wait for itself for ever: refused clearly."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if getattr(checkpointer, "loop", None) is running:
+        raise InputError(
+            f"invoke and stream cannot be called on the event loop that {type(checkpointer).__name__} works on: "
+            "await ainvoke, or iterate astream."
+        )
+
+
 def wants_resume(admitted: Admitted) -> bool:
     """Whether the input answers a pause (an answer of None included)."""
     command = admitted.input
@@ -109,10 +124,13 @@ def is_served(config: RunnableConfig | None) -> bool:
     return "langgraph_request_id" in (config or {}).get("configurable", {})
 
 
-def check_resume(admitted: Admitted, snapshot: StateSnapshot, *, strict: bool = True) -> Admitted:
+def check_resume(
+    admitted: Admitted, snapshot: StateSnapshot, tools: Collection[str], *, strict: bool = True
+) -> Admitted:
     """The same input with an answer that LangGraph can take; raises ResumeError for one that cannot be applied.
 
-    Not `strict`: the answer is handed on, and the `interrupt` node refuses it by pausing again with the reason.
+    `tools` are the names that an edited call may have. Not `strict`: the answer is handed on, and the `interrupt` node
+    refuses it by pausing again with the reason.
     """
     pending = [interrupt for task in snapshot.tasks for interrupt in task.interrupts]
     if not pending:
@@ -121,7 +139,7 @@ def check_resume(admitted: Admitted, snapshot: StateSnapshot, *, strict: bool = 
     answers = _by_interrupt(value, pending)
     for interrupt in pending:
         if strict and interrupt.id in answers and is_turn_payload(interrupt.value):
-            normalise_resume(answers[interrupt.id], interrupt.value)
+            normalise_resume(answers[interrupt.id], interrupt.value, tools)
     return replace(admitted, input=Command(resume=answers))
 
 

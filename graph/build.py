@@ -24,7 +24,7 @@ from turngraph.nodes.finalize import finalize
 from turngraph.nodes.fold_checkpoint import fold_checkpoint
 from turngraph.nodes.forced_finish import forced_finish
 from turngraph.nodes.interrupt import interrupt_node
-from turngraph.nodes.parts import Capability, TurnParts
+from turngraph.nodes.parts import RESERVED_NAMES, Capability, TurnParts
 from turngraph.nodes.prepare_turn import prepare_turn
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
 from turngraph.state.errors import InputError
@@ -35,8 +35,6 @@ from turngraph.tools.skills import Skill
 
 RECURSION_LIMIT = 8 * MAX_ROUNDS_CEILING + 50
 """Bound at build: high enough that LangGraph's own limit never fires before a budget of the turn."""
-
-RESERVED_NAMES = frozenset({"read_tool_result", "load_tools", "activate_skill", "read_skill_file"})
 
 
 def build_turn_graph(

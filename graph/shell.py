@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
-from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, wants_resume
+from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, refuse_own_loop, wants_resume
 from turngraph.graph.lease import aholding, holding, leased_thread
 from turngraph.graph.loop import run_sync
 from turngraph.nodes.parts import TurnParts
@@ -49,11 +49,14 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> Iterator[Any]:
         """As LangGraph's `stream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
+        refuse_own_loop(self.checkpointer)
         admitted, scope, needed = self._open(input, config, context)
         kwargs.setdefault("output_keys", self.output_channels)
         with holding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
-                admitted = check_resume(admitted, self.get_state(config or {}), strict=not is_served(config))
+                admitted = check_resume(
+                    admitted, self.get_state(config or {}), self.parts.tool_names, strict=not is_served(config)
+                )
 
             def start() -> Iterator[Any]:
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
@@ -69,7 +72,9 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         kwargs.setdefault("output_keys", self.output_channels)
         async with aholding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
-                admitted = check_resume(admitted, await self.aget_state(config or {}), strict=not is_served(config))
+                admitted = check_resume(
+                    admitted, await self.aget_state(config or {}), self.parts.tool_names, strict=not is_served(config)
+                )
             inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
             stream = _adrain(inner, scope, gives_in=_is_node_task(config))
             try:

@@ -227,10 +227,10 @@ def _resolved(step: Step, messages: list[BaseMessage]) -> Any:
 
 
 async def _aresolved(step: Step, messages: list[BaseMessage]) -> Any:
+    """As `_resolved`; a plain callable runs in a thread, so that one that sleeps holds up no other turn."""
     while callable(step) and not _is_fault(step):
-        step = step(messages)
-        if isinstance(step, Awaitable):
-            step = await step
+        made: Any = step(messages) if inspect.iscoroutinefunction(step) else await asyncio.to_thread(step, messages)
+        step = await made if isinstance(made, Awaitable) else made
     return _resolved(step, messages)
 
 

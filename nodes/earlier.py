@@ -71,9 +71,7 @@ async def _close(
     earlier.receipts.append(late_receipt(counted, record, paused=paused))
 
 
-def _lost(
-    tape: list[AnyMessage], record: dict[str, Any] | None, known: Mapping[str, CallOutcome]
-) -> AIMessage | None:
+def _lost(tape: list[AnyMessage], record: dict[str, Any] | None, known: Mapping[str, CallOutcome]) -> AIMessage | None:
     """The assistant message whose calls had begun and which no checkpoint holds, where its turn is on the tape."""
     if record is None or "batch" not in record:
         return None

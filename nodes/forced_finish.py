@@ -40,7 +40,7 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
     tape = Tape(messages, [*state.get("anchors", []), told])
     emit("round_started")
     belt = belt_of(visit, state)
-    plan = CallPlan(belt, tool_choice="none", seconds=FORCED_SECONDS, retries=min(1, visit.settings.max_retries))
+    plan = CallPlan(belt, tool_choice="none", seconds=FORCED_SECONDS, retries=_retries(visit, reason))
     outcome = await call_model(visit, tape, plan, emit)
     message, changes = _read(visit, outcome, number)
     role = "finish" if message is not None else "narration"
@@ -61,6 +61,11 @@ async def forced_finish(state: TurnState, visit: Visit) -> Update:
         answer = finishing_text([*messages, message], visit.turn_id)
         update |= await fill(visit, Tape([*messages, message], tape.anchors), belt, answer, cast(Progress, progress))
     return {**update, "messages": [*closed, *([message] if message is not None else [])], "progress": progress}
+
+
+def _retries(visit: Visit, reason: StopReason) -> int:
+    """One retry, but none once the time budget is spent: nobody should sit out a provider's wish to wait then."""
+    return 0 if reason == "max_seconds" else min(1, visit.settings.max_retries)
 
 
 def _read(visit: Visit, outcome: CallOutcome, number: int) -> tuple[AIMessage | None, dict[str, Any]]:

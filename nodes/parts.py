@@ -43,6 +43,10 @@ class Capability:
     seed: Callable[[str], Awaitable[str | None]] | None = None
 
 
+RESERVED_NAMES = frozenset({"read_tool_result", "load_tools", "activate_skill", "read_skill_file"})
+"""Tools that turngraph brings itself."""
+
+
 @dataclass(frozen=True)
 class TurnParts:
     """What `build_turn_graph` was given, normalised once."""
@@ -55,6 +59,22 @@ class TurnParts:
     fallback_models: tuple[BaseChatModel | str, ...]
     response_format: OutputFormat | None
     journal_of: Callable[[Any, BaseStore | None], Journal]
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """Every name that a call of this graph may have, loaded and active or not."""
+        skills = (tool.name for skill in self.skills for tool in skill.tools)
+        return frozenset([*self.tools, *skills, *RESERVED_NAMES])
+
+    def unknown_names(self, settings: TurnSettings) -> dict[str, list[str]]:
+        """Names in the settings that this graph does not have, by field: most likely misspelt."""
+        provider = {str(tool.get("name") or tool.get("type", "")) for tool in self.provider_tools}
+        named = {
+            "permissions": set(settings.permissions) - self.tool_names - provider,
+            "enabled_tools": set(settings.enabled_tools or ()) - self.tool_names - provider,
+            "active_skills": set(settings.active_skills) - {skill.name for skill in self.skills},
+        }
+        return {field: sorted(names) for field, names in named.items() if names}
 
     @property
     def min_rounds(self) -> int:

@@ -56,6 +56,8 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     emit("turn_started", model=name, thread_id=visit.thread)
     if name == "offline" and settings.model is None:
         emit("notice", code="offline_model", text="No model is configured: the built-in offline model answers.")
+    for field, names in visit.parts.unknown_names(settings).items():
+        emit("notice", code="unknown_name", text=f"{field} names what this graph does not have: {', '.join(names)}.")
     anchor["seed"] = await seeds(visit.parts, first.text)
     progress: Progress = {**visit.progress, "models": [name], "seconds": visit.seconds()}
     remove_when_saved(visit, queued)

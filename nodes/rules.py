@@ -57,6 +57,8 @@ def decide_round(facts: RoundFacts, progress: Progress, settings: TurnSettings) 
         return RunTools(cut=facts.cut_calls > 0)
     if not facts.text.strip():
         return AskAgain("empty") if progress.get("nudges", 0) == 0 else EmptyTwice()
+    if facts.finish == "content_filter":
+        return FinishTurn("truncated")  # the rest would be withheld again
     if facts.cut:
         return (
             AskAgain("cut")

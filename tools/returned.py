@@ -31,13 +31,15 @@ class Given:
 def read_given(value: Any, artifact: Any, call: Mapping[str, Any]) -> Given:
     """Takes a return value apart. Messages and Commands, alone or in a list, give the content of this call's message.
 
-    Tool messages for other calls are dropped: a call has exactly one result. A Command without a message for this
-    call gives None. `goto` of a Command is not followed; a turn has no nodes of the user's.
+    Tool messages for other calls are dropped: a call has exactly one result. Where none is for this call, the only
+    one there is counts, whatever its id. A Command without any gives None. `goto` of a Command is not followed; a turn
+    has no nodes of the user's.
     """
     parts = value if isinstance(value, list) and value and all(map(_is_control, value)) else [value]
     if not _is_control(parts[0]):
         return Given(value, artifact)
     found: ToolMessage | None = None
+    strangers: list[ToolMessage] = []
     update: dict[str, Any] = {}
     others: list[Any] = []
     for part in parts:
@@ -54,6 +56,10 @@ def read_given(value: Any, artifact: Any, call: Mapping[str, Any]) -> Given:
                 others.append(message)
             elif message.tool_call_id == call["id"] and found is None:
                 found = message
+            else:
+                strangers.append(message)
+    if found is None and len(strangers) == 1:
+        found = strangers[0]
     if others:
         update["messages"] = others
     if found is None:

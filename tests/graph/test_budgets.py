@@ -154,3 +154,25 @@ def test_a_limit_that_cannot_reach_the_end_is_refused_clearly(openai_server: Any
     with pytest.raises(InputError, match="recursion_limit"):
         run(build_turn_graph(chat(server)), "go", {"recursion_limit": limit})
     assert not server.requests
+
+
+def test_a_spent_time_budget_sits_out_no_retry_after(openai_server: Any) -> None:
+    def busy(_request: Request) -> Step:
+        return error(429, "slow down", headers={"Retry-After": "30"})
+
+    server = openai_server([call(("look", {"place": "a"})), *[busy] * 3])
+    started = time.monotonic()
+    output, events = run(build_turn_graph(chat(server), [look]), "go", context=TurnSettings(max_seconds=1))
+    assert time.monotonic() - started < 15
+    assert output["receipt"]["stop_reason"] == "max_seconds"
+    assert "nothing in a" in output["answer"]
+    check_turn(output, events)
+
+
+def test_the_time_budget_too_ends_in_what_was_gathered_when_the_last_call_fails(openai_server: Any) -> None:
+    server = openai_server([call(("look", {"place": "a"})), hanging(), error(400, "no"), error(400, "no")])
+    output, events = run(build_turn_graph(chat(server), [look]), "go", context=TurnSettings(max_seconds=1))
+    assert output["receipt"]["stop_reason"] == "max_seconds"
+    assert output["receipt"]["error"]["type"]
+    assert "nothing in a" in output["answer"]
+    check_turn(output, events)

@@ -201,7 +201,7 @@ TABLE: dict[str, Row] = {
     "a refusal in its own field": Row([frames({"refusal": "I will "}, {"refusal": "not."})], answer="I will not."),
     # --- the end of the output
     "a word for the end that nobody knows": Row([say("Fine.", finish="banana")]),
-    "filtered after text": Row([say("Fine.", finish="content_filter")]),
+    "filtered after text": Row([say("Fine.", finish="content_filter")], "incomplete/truncated"),
     "filtered before a word": Row([say("", finish="content_filter"), FINE]),
     "cut and continued": Row([say("Fi", finish="length"), say("n", finish="max_tokens"), say("e.")]),
     "cut for ever": Row(

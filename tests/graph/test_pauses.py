@@ -171,6 +171,7 @@ def test_ask_user_pauses_and_its_answer_is_the_result(openai_server: Any, answer
         {"decisions": []},
         {"decisions": {"nope": {"type": "approve"}}},
         {"decisions": [{"type": "fly"}]},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "no_such_tool", "args": {}}}]},
         {"f" * 32: "x"},
     ],
 )

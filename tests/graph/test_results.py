@@ -10,10 +10,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_config
 from langgraph.types import Command
 
+from tests.support.openai_server import call, say
 from tests.support.scripts import Effects, calls, scripted
-from tests.support.turns import check_calls, check_turn, run, thread
+from tests.support.turns import chat, check_calls, check_turn, run, thread
 from turngraph.context import count_tokens
-from turngraph.graph import TurnSettings
+from turngraph.graph import TurnSettings, build_turn_graph
 from turngraph.tools import idempotency_key, tool_policy
 
 
@@ -207,3 +208,17 @@ def test_tools_are_the_same_watched_or_not(form: str) -> None:
     assert "Wrong arguments" in told[0][2]
     assert {name for name, _ in places} == {"t1"}
     assert all(key for _, key in places)
+
+
+@pytest.mark.parametrize("status", ["success", "error"])
+def test_a_lone_tool_message_is_the_result_whatever_its_id(openai_server: Any, status: Any) -> None:
+    def odd() -> ToolMessage:
+        """Return a message of its own."""
+        return ToolMessage("IMPORTANT", tool_call_id="", status=status)
+
+    server = openai_server([call(("odd", {})), say("ok")], strict=True)
+    output, events = run(build_turn_graph(chat(server), [odd]), "go")
+    (result,) = [m for m in output["messages"] if m.type == "tool"]
+    assert result.text == "IMPORTANT"
+    assert result.status == status
+    check_turn(output, events)

@@ -20,7 +20,10 @@ from turngraph.graph import as_tool, build_turn_graph
 from turngraph.llm import ScriptedModel, ScriptedReply
 
 CHILD = '''
-import sys, time
+import signal, sys, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a child of a background job would ignore it
+
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langchain_openai import ChatOpenAI
 from tests.support.turns import thread

@@ -1,10 +1,13 @@
 """Whole turns against a scripted OpenAI-compatible server: rounds, tools, events, the tape and the receipt."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tests.support.openai_server import call, say
 from tests.support.turns import WAYS, Way, chat, check_turn, finish_text, roles, run, thread, types
@@ -164,3 +167,37 @@ def test_every_turn_says_in_which_version_of_the_state_it_was_written(openai_ser
     run(graph, "x", thread())
     anchors = graph.get_state(thread()).values["anchors"]
     assert [anchor["version"] for anchor in anchors if anchor["kind"] == "turn"] == [STATE_VERSION]
+
+
+def test_a_sync_call_on_the_savers_own_loop_is_refused_and_does_not_hang(openai_server: Any, tmp_path: Path) -> None:
+    graph_of = build_turn_graph
+
+    async def scenario() -> None:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "t.sqlite")) as saver:
+            graph = graph_of(chat(openai_server([say("hi")])), checkpointer=saver)
+            with pytest.raises(InputError, match="ainvoke"):
+                graph.invoke({"messages": [("user", "x")]}, thread())
+            assert (await graph.ainvoke({"messages": [("user", "x")]}, thread()))["answer"] == "hi"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"permissions": {"ad": "deny"}}, "permissions names what this graph does not have: ad"),
+        ({"enabled_tools": ["add", "looks"]}, "looks"),
+        ({"active_skills": ["poet"]}, "poet"),
+    ],
+)
+def test_a_misspelt_name_in_the_settings_is_said(openai_server: Any, settings: dict[str, Any], says: str) -> None:
+    _, events = run(build_turn_graph(chat(openai_server([say("hi")])), [add, look]), "x", context=settings)
+    (notice,) = [e for e in events if e["type"] == "notice"]
+    assert notice["code"] == "unknown_name"
+    assert says in notice["text"]
+
+
+def test_names_that_exist_are_not_remarked_on(openai_server: Any) -> None:
+    settings = {"permissions": {"add": "ask", "read_tool_result": "allow"}, "enabled_tools": ["look"]}
+    _, events = run(build_turn_graph(chat(openai_server([say("hi")])), [add, look]), "x", context=settings)
+    assert not [e for e in events if e["type"] == "notice"]

@@ -3,12 +3,13 @@
 import asyncio
 import copy
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 
 from turngraph.llm.scripted import ScriptedModel, ScriptedReply, ScriptExhaustedError
@@ -187,3 +188,23 @@ def test_arguments_are_streamed_as_json_text() -> None:
     fragments = [each["args"] or "" for chunk in chunks for each in chunk.tool_call_chunks]
     assert len(fragments) > 3
     assert json.loads("".join(fragments)) == {"a": 1, "b": 2}
+
+
+async def test_a_plain_step_that_sleeps_holds_up_nobody_on_the_loop() -> None:
+    ticks = 0
+
+    def slow(_messages: list[BaseMessage]) -> str:
+        time.sleep(0.3)
+        return "late"
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    answer = await ScriptedModel([slow]).ainvoke("x")
+    ticking.cancel()
+    assert answer.text == "late"
+    assert ticks > 2

@@ -48,6 +48,10 @@ def test_calls_decide_what_a_round_is_and_the_finish_reason_never_does(finish: s
     assert isinstance(without, FinishTurn)
 
 
+def test_an_answer_that_a_filter_withheld_in_part_is_not_called_complete() -> None:
+    assert decide_round(facts(finish="content_filter"), progress(), TurnSettings()) == FinishTurn("truncated")
+
+
 def test_calls_that_were_cut_are_counted_as_such() -> None:
     assert decide_round(facts(calls=2, cut_calls=1, cut=True), progress(), TurnSettings()) == RunTools(cut=True)
 

@@ -1,12 +1,13 @@
-"""Bytes stored and time per round of a long turn on SQLite: turngraph beside create_agent where that is installed.
+"""Bytes stored and time per round of a long turn on SQLite, beside create_agent and deepagents where installed.
 
 Run: python benchmarks/storage.py [--rounds 128] [--size 4096] [--durability async]
-Prints, for each graph: content bytes, database bytes (and their ratio), the journal's share, and the time of
+Prints, for each graph: content bytes, payload bytes without keys (and their ratio), the journal's share, and the time of
 round 8 against the last round as the median over a few rounds around each.
 """
 
 import argparse
 import asyncio
+import importlib.util
 import itertools
 import statistics
 import tempfile
@@ -43,7 +44,7 @@ def tables(path: Path) -> dict[str, int]:
         names = [row[0] for row in db.execute("select name from sqlite_master where type='table'")]
         sizes = {}
         for name in names:
-            columns = [row[1] for row in db.execute(f"pragma table_info({name})")]
+            columns = [row[1] for row in db.execute(f"pragma table_info({name})") if not row[1].endswith("_id")]
             total = " + ".join(f"coalesce(length(cast({column} as blob)), 0)" for column in columns)
             sizes[name] = db.execute(f"select coalesce(sum({total}), 0) from {name}").fetchone()[0]
     return sizes
@@ -89,6 +90,12 @@ def agent(model: Any, read: Any, saver: Any) -> Any:
     return create_agent(model, [read], checkpointer=saver), None
 
 
+def deep_agent(model: Any, read: Any, saver: Any) -> Any:
+    from deepagents import create_deep_agent
+
+    return create_deep_agent(model, [read], checkpointer=saver), None
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=128)
@@ -97,12 +104,11 @@ async def main() -> None:
     args = parser.parse_args()
     await measure("turngraph", turn, args.rounds, args.size, args.durability)
     await measure("turngraph read", turn_of_reads, args.rounds, args.size, args.durability)
-    try:
-        import langchain.agents  # noqa: F401
-    except ImportError:
-        print("create_agent: langchain is not installed")
-        return
-    await measure("create_agent", agent, args.rounds, args.size, args.durability)
+    for name, package, build in (("create_agent", "langchain", agent), ("deepagents", "deepagents", deep_agent)):
+        if importlib.util.find_spec(package) is None:
+            print(f"{name}: {package} is not installed")
+        else:
+            await measure(name, build, args.rounds, args.size, args.durability)
 
 
 if __name__ == "__main__":

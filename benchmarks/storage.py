@@ -1,8 +1,8 @@
 """Bytes stored and time per round of a long turn on SQLite, beside create_agent and deepagents where installed.
 
 Run: python benchmarks/storage.py [--rounds 128] [--size 4096] [--durability async]
-Prints, for each graph: content bytes, payload bytes without keys (and their ratio), the journal's share, and the time of
-round 8 against the last round as the median over a few rounds around each.
+Prints, for each graph: content bytes, payload bytes without keys (and their ratio), the journal's share, and the time
+of round 8 against the last round as the median over a few rounds around each.
 """
 
 import argparse

@@ -6,8 +6,10 @@ Effects are lines "<tool> <argument> <idempotency key>" appended to the file EFF
 
 import os
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -20,7 +22,13 @@ from turngraph.tools import idempotency_key, tool_policy
 CONFIG: dict[str, Any] = {"configurable": {"thread_id": "crash"}}
 
 
-def effects(path: str) -> list[Any]:
+def settled(database: str) -> int:
+    """How many calls have their result in the journal."""
+    with closing(sqlite3.connect(database, timeout=30)) as db:
+        return int(db.execute("SELECT COUNT(*) FROM turngraph_claims WHERE outcome IS NOT NULL").fetchone()[0])
+
+
+def effects(database: str, path: str) -> list[Any]:
     def append(line: str) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(handle, f"{line} {idempotency_key()}\n".encode())
@@ -48,7 +56,9 @@ def effects(path: str) -> list[Any]:
         return f"asked {name}"
 
     def suicide(name: str) -> str:
-        """Kill the process in the middle of this tool."""
+        """Kill the process in the middle of this tool, once its siblings have ended."""
+        while settled(database) < 2:
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         return name
 
@@ -74,7 +84,7 @@ def script(action: str) -> list[Any]:
 
 def main(database: str, path: str, action: str, argument: str = "") -> None:
     with SqliteSaver.from_conn_string(database) as saver:
-        graph = build_turn_graph(ScriptedModel(script(action)), effects(path), checkpointer=saver)
+        graph = build_turn_graph(ScriptedModel(script(action)), effects(database, path), checkpointer=saver)
         match action:
             case "pause":
                 graph.invoke({"messages": [("user", "go")]}, CONFIG)

@@ -40,7 +40,6 @@ MAX_CHANGES = 12
 WHOLE_ANSWER_FACTOR = 5
 """A model that does not stream is silent for as long as it writes."""
 
-_RETRIED = frozenset({"rate_limit", "transport", "bad_generation", "other"})
 _PROGRAMMING = (
     TypeError,
     AttributeError,
@@ -274,7 +273,7 @@ class _Call:
             self.changes += 1
             self._adapt(change)
             return
-        if fault.kind not in _RETRIED or isinstance(error, _PROGRAMMING) or self.retries >= self.request.max_retries:
+        if not fault.retryable or isinstance(error, _PROGRAMMING) or self.retries >= self.request.max_retries:
             raise CallFailed(_said(error), fault, None, self.usage) from error
         if isinstance(error, EmptyStreamError) and attempt is not None and not attempt.assembler.pieces:
             # A server that answers a request for a stream with one JSON body.

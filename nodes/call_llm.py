@@ -13,7 +13,7 @@ from turngraph.nodes import texts
 from turngraph.nodes.belt import Belt, belt_of
 from turngraph.nodes.closing import finishing_text, gathered
 from turngraph.nodes.compaction import make_room
-from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model, models_so_far
+from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model, error_info, models_so_far
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.receipts import kept_context
 from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
@@ -22,9 +22,9 @@ from turngraph.state.anchors import NoteAnchor
 from turngraph.state.calls import Marks
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import ProviderError
-from turngraph.state.receipt import ErrorInfo, add_usage, no_usage
+from turngraph.state.receipt import add_usage, no_usage
 from turngraph.state.words import CallRole, StopReason
-from turngraph.tools.redact import describe_error, redact, telling
+from turngraph.tools.redact import redact, telling
 
 
 async def call_llm(state: TurnState, visit: Visit) -> Update:
@@ -212,11 +212,7 @@ def _stopped(visit: Visit, outcome: Stopped) -> Update:
 async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
     """A provider's failure: raised while nothing was gathered, else a forced finish with what there is."""
     number = visit.shown + 1
-    error: ErrorInfo = {
-        "type": type(outcome.error).__name__,
-        "message": describe_error(outcome.error),
-        "retryable": outcome.fault.kind in ("rate_limit", "transport", "bad_generation", "other"),
-    }
+    error = error_info(outcome)
     kept = _partial(visit, outcome.partial, number, "broken")
     results = gathered(state["messages"], visit.turn_id)
     reason: StopReason = "context_window" if outcome.fault.kind == "overflow" else "provider_error"

@@ -16,6 +16,7 @@ from turngraph.nodes.model_call import (
     Stopped,
     Tape,
     call_model,
+    error_info,
     models_so_far,
 )
 from turngraph.nodes.parts import Visit
@@ -23,7 +24,6 @@ from turngraph.nodes.receipts import kept_context
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.receipt import add_usage
 from turngraph.state.words import StopReason
-from turngraph.tools.redact import describe_error
 
 FORCED_SECONDS = 60.0
 """The allowance of a forced finish: it has its own, because the turn's time budget may be what is spent."""
@@ -78,12 +78,8 @@ def _read(visit: Visit, outcome: CallOutcome, number: int) -> tuple[AIMessage | 
         case Stopped(partial=partial):
             if outcome.why == "cancelled":
                 changes["reason"] = "cancelled"
-        case Failed(partial=partial, error=error):
-            changes["error"] = {
-                "type": type(error).__name__,
-                "message": describe_error(error),
-                "retryable": outcome.fault.kind in ("rate_limit", "transport", "bad_generation", "other"),
-            }
+        case Failed(partial=partial):
+            changes["error"] = error_info(outcome)
     if partial is None or not partial.message.text.strip():
         return None, changes
     bare = partial.message.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})

@@ -22,8 +22,9 @@ from turngraph.state.anchors import Anchor
 from turngraph.state.channels import Progress
 from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
-from turngraph.state.receipt import Usage, add_usage, no_usage
+from turngraph.state.receipt import ErrorInfo, Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW, ModelProfile, TurnSettings
+from turngraph.tools.redact import describe_error
 
 SURE_OF_STATED = 0.9
 """How much of a window that a provider names is used: its tokens are not counted as ours are."""
@@ -63,6 +64,15 @@ class Stopped:
     anchors: list[Anchor]
     models: list[str]
     usage: Usage
+
+
+def error_info(failed: Failed) -> ErrorInfo:
+    """The failure as a receipt shows it."""
+    return {
+        "type": type(failed.error).__name__,
+        "message": describe_error(failed.error),
+        "retryable": failed.fault.retryable,
+    }
 
 
 CallOutcome: TypeAlias = Answered | Failed | Stopped

@@ -9,7 +9,6 @@ NUDGE = (
     "Call a tool to carry out your plan, or write the answer now."
 )
 CONTINUE = "Your last message was cut off by the output limit. Continue exactly where it stopped; repeat nothing."
-CONTINUE_BROKEN = "Your last message broke off. Continue exactly where it stopped; repeat nothing."
 
 _WHY: dict[StopReason, str] = {
     "max_rounds": "the budget of rounds for this turn is spent",

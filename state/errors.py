@@ -14,6 +14,11 @@ class ProviderFault:
     detail: str = ""
     """What exactly was refused, where that is known: a parameter's name for `parameter_unsupported`."""
 
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in ("rate_limit", "transport", "bad_generation", "other")
+
 
 class TurnError(Exception):
     """Base of the errors of turngraph. The thread stays valid whenever one is raised."""
@@ -28,7 +33,7 @@ class ProviderError(TurnError):
 
     @property
     def retryable(self) -> bool:
-        return self.fault.kind in ("rate_limit", "transport", "bad_generation", "other")
+        return self.fault.retryable
 
 
 class TurnConflict(TurnError):

@@ -1,6 +1,6 @@
 """Bytes stored and time per round of a long turn on SQLite, beside create_agent and deepagents where installed.
 
-Run: python benchmarks/storage.py [--rounds 128] [--size 4096] [--durability async]
+Run: python benchmarks/storage.py [--rounds 128] [--size 4096] [--durability async] [--window 10000000]
 Prints, for each graph: content bytes, payload bytes without keys (and their ratio), the journal's share, and the time
 of round 8 against the last round as the median over a few rounds around each.
 """
@@ -50,12 +50,12 @@ def tables(path: Path) -> dict[str, int]:
     return sizes
 
 
-async def measure(name: str, build: Any, rounds: int, size: int, durability: str) -> None:
+async def measure(name: str, build: Any, rounds: int, size: int, durability: str, window: int) -> None:
     stamps: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "turns.sqlite"
         async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-            graph, context = build(ScriptedModel(script(rounds)), make_tool(size, stamps), saver)
+            graph, context = build(ScriptedModel(script(rounds)), make_tool(size, stamps), saver, window)
             config = {"configurable": {"thread_id": "t"}, "recursion_limit": 100_000}
             started = time.perf_counter()
             kwargs = {"context": context} if context is not None else {}
@@ -74,23 +74,22 @@ async def measure(name: str, build: Any, rounds: int, size: int, durability: str
     )
 
 
-def turn(model: Any, read: Any, saver: Any) -> Any:
-    settings = TurnSettings(max_rounds=10_000, max_tool_calls=100_000, context_window=10_000_000)
+def turn(model: Any, read: Any, saver: Any, window: int) -> Any:
+    settings = TurnSettings(max_rounds=10_000, max_tool_calls=100_000, context_window=window)
     return build_turn_graph(model, [read], checkpointer=saver), settings
 
 
-def turn_of_reads(model: Any, read: Any, saver: Any) -> Any:
-    settings = TurnSettings(max_rounds=10_000, max_tool_calls=100_000, context_window=10_000_000)
-    return build_turn_graph(model, [tool_policy(read, effect="read")], checkpointer=saver), settings
+def turn_of_reads(model: Any, read: Any, saver: Any, window: int) -> Any:
+    return turn(model, tool_policy(read, effect="read"), saver, window)
 
 
-def agent(model: Any, read: Any, saver: Any) -> Any:
+def agent(model: Any, read: Any, saver: Any, _window: int) -> Any:
     from langchain.agents import create_agent
 
     return create_agent(model, [read], checkpointer=saver), None
 
 
-def deep_agent(model: Any, read: Any, saver: Any) -> Any:
+def deep_agent(model: Any, read: Any, saver: Any, _window: int) -> Any:
     from deepagents import create_deep_agent
 
     return create_deep_agent(model, [read], checkpointer=saver), None
@@ -101,14 +100,15 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=128)
     parser.add_argument("--size", type=int, default=4_096)
     parser.add_argument("--durability", choices=["sync", "async", "exit"], default="async")
+    parser.add_argument("--window", type=int, default=10_000_000, help="tokens; a small one makes turngraph fold")
     args = parser.parse_args()
-    await measure("turngraph", turn, args.rounds, args.size, args.durability)
-    await measure("turngraph read", turn_of_reads, args.rounds, args.size, args.durability)
+    await measure("turngraph", turn, args.rounds, args.size, args.durability, args.window)
+    await measure("turngraph read", turn_of_reads, args.rounds, args.size, args.durability, args.window)
     for name, package, build in (("create_agent", "langchain", agent), ("deepagents", "deepagents", deep_agent)):
         if importlib.util.find_spec(package) is None:
             print(f"{name}: {package} is not installed")
         else:
-            await measure(name, build, args.rounds, args.size, args.durability)
+            await measure(name, build, args.rounds, args.size, args.durability, args.window)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from turngraph.cli.pause import Place
 from turngraph.cli.reading import list_threads, send_text, show_thread
 from turngraph.cli.session import INTERRUPTED, OK, USAGE, Session, continue_turn, explained, resume_turn, run_turn
 from turngraph.cli.terminal import forgiving
+from turngraph.cli.threads import known_thread
 from turngraph.cli.values import DATABASE_VARIABLE, UsageError, default_database, thread_id, turn_settings
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 paused for a person, 130 stopped by Ctrl-C.",
 )
 
-Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id, or enough of its beginning.")]
 Database = Annotated[
     Path | None,
     typer.Option("--db", metavar="PATH", help=f"SQLite file. Default: {DATABASE_VARIABLE}, else in the user's data."),
@@ -167,15 +168,15 @@ def _on_thread(
     quiet: bool = False,
     known: bool = False,
 ) -> None:
-    """Runs a command to its exit code; every error ends in one clear text. `known`: the thread must exist already."""
+    """Runs a command to its exit code; every error ends in one clear text. `known`: the thread must exist already,
+    and may be named by the beginning of its id."""
     place = Place(thread or "?", program=program(sys.argv[0]))
     try:
-        place = Place(thread_id(thread) if thread else new_thread(), str(db) if db else None, program(sys.argv[0]))
+        database = db or default_database(os.environ)
+        named = thread_id(thread) if thread else new_thread()
+        place = Place(known_thread(database, named) if known else named, str(db) if db else None, place.program)
         style = "json" if as_json else "quiet" if quiet else "human"
         interactive = style == "human" and sys.stdin.isatty() and sys.stdout.isatty()
-        database = db or default_database(os.environ)
-        if known and not database.exists():
-            raise UsageError(f"There is no thread {thread!r}: no database at {database}.")
         code = work(Session(place, database, style, interactive))
     except KeyboardInterrupt:
         code = INTERRUPTED

@@ -78,7 +78,7 @@ async def run_leg(database: Path, thread: str, input: Any, settings: TurnSetting
 async def continue_leg(database: Path, thread: str, sink: Sink) -> LegEnd | None:
     """Goes on where a thread stopped; a finished one takes its queued input. None where there is nothing to do."""
     async with open_graph(database) as graph:
-        snapshot = await existing(graph, thread)
+        snapshot = await graph.aget_state(config_of(thread))
         if snapshot.next:
             return await _leg(graph, thread, None, None, sink)
         if await graph.parts.journal_of(graph.checkpointer, graph.store).queued(thread):
@@ -116,18 +116,10 @@ async def _leg(graph: TurnGraph, thread: str, input: Any, settings: TurnSettings
     return Paused(interrupts[0].value) if interrupts else Ended(snapshot.values)
 
 
-async def existing(graph: TurnGraph, thread: str) -> StateSnapshot:
-    """The state of a thread. Raises UsageError for one that does not exist."""
-    snapshot: StateSnapshot = await graph.aget_state(config_of(thread))
-    if snapshot.created_at is None:
-        raise UsageError(f"There is no thread {thread!r} here. `turngraph threads` lists them.")
-    return snapshot
-
-
 async def pending_value(database: Path, thread: str) -> Any:
     """What a thread's pause asks. Raises UsageError where none is pending."""
     async with open_graph(database) as graph:
-        snapshot = await existing(graph, thread)
+        snapshot = await graph.aget_state(config_of(thread))
         interrupts = [interrupt for task in snapshot.tasks for interrupt in task.interrupts]
         if not interrupts:
             raise UsageError(f"Nothing waits for an answer on thread {thread!r}.")
@@ -137,7 +129,7 @@ async def pending_value(database: Path, thread: str) -> Any:
 async def queue_input(database: Path, thread: str, text: str) -> bool:
     """Queues a message for a thread; returns whether the thread has a turn that is not over."""
     async with open_graph(database) as graph:
-        snapshot = await existing(graph, thread)
+        snapshot = await graph.aget_state(config_of(thread))
         await asend_input(graph, thread, text)
         return bool(snapshot.next)
 
@@ -145,7 +137,8 @@ async def queue_input(database: Path, thread: str, text: str) -> bool:
 async def read_thread(database: Path, thread: str) -> StateSnapshot:
     """The whole state of one thread."""
     async with open_graph(database) as graph:
-        return await existing(graph, thread)
+        snapshot: StateSnapshot = await graph.aget_state(config_of(thread))
+        return snapshot
 
 
 async def read_threads(database: Path, limit: int) -> list[tuple[str, StateSnapshot]]:

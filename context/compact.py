@@ -2,23 +2,23 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from turngraph.context import texts
 from turngraph.context.arrange import arrange
-from turngraph.context.budget import budget_of
 from turngraph.context.render import Piece, lay_out, piece_tokens
 from turngraph.context.shape import clean, one_string
 from turngraph.context.shorten import SMALLEST, shorten_text
 from turngraph.context.tape import Tape
-from turngraph.context.tokens import ToolLike, count_text
+from turngraph.context.terms import ViewTerms
+from turngraph.context.tokens import count_text
 from turngraph.context.trim import LOW_WATER, level_for
 from turngraph.context.view import Request, read_request
 from turngraph.state.anchors import Anchor, SummaryAnchor
-from turngraph.state.settings import ModelProfile, TurnSettings
+from turngraph.state.settings import ModelProfile
 
 COMPACT_TO = 0.75
 """A compaction goes down to this part of its threshold, and at least to the low-water mark, oldest turns first."""
@@ -53,12 +53,8 @@ class CompactPlan:
 def plan_compaction(
     messages: Sequence[BaseMessage | AnyMessage],
     anchors: Sequence[Anchor],
-    settings: TurnSettings,
-    tools: Sequence[ToolLike] = (),
+    terms: ViewTerms,
     *,
-    blocks: Sequence[str] = (),
-    profile: ModelProfile | None = None,
-    calibration: float = 1.0,
     keep_turns: int | None = None,
 ) -> CompactPlan | None:
     """The compaction of the oldest turns, where the request passes `compact_at` of the room.
@@ -67,8 +63,8 @@ def plan_compaction(
     the request is small enough, or too little would be gained, so that compacting comes to an end. With `keep_turns`
     (1 or more) the threshold does not count: all turns but that many of the newest are taken.
     """
-    budget = budget_of(settings, tools, calibration)
-    tape, request = read_request(messages, list(anchors), settings, blocks, profile)
+    budget, settings = terms.budget, terms.settings
+    tape, request = read_request(messages, anchors, terms)
     cap = max(SMALLEST, min(SUMMARY_TOKENS, int(budget.room * SUMMARY_SHARE)))
     if keep_turns is None:
         threshold = int(budget.room * settings.compact_at)
@@ -88,7 +84,7 @@ def plan_compaction(
     taken = [n for n, turn in enumerate(tape.turns) if n <= last and turn.span.start >= summarized_before]
     return CompactPlan(
         before_message_id=tape.keys[tape.turns[last + 1].span.start],
-        source=_source(tape, anchors, request, taken, profile or settings.model_profile, _space(settings, calibration)),
+        source=_source(tape, anchors, request, taken, terms),
         opening=opening,
         summarized=sum(owner in taken for owner in tape.owner),
         freed=freed,
@@ -121,21 +117,19 @@ def _first_request(tape: Tape, cap: int) -> str:
     return ""
 
 
-def _space(settings: TurnSettings, calibration: float) -> int:
-    """Tokens of the window that the source of a summary may take."""
-    return max(SMALLEST, budget_of(settings, (), calibration).room - count_text(texts.summarise(0)) - SMALLEST)
+def _space(terms: ViewTerms) -> int:
+    """Tokens of the window that the source of a summary may take: the call that writes it has no tools."""
+    return max(SMALLEST, replace(terms, tools=()).budget.room - count_text(texts.summarise(0)) - SMALLEST)
 
 
-def _source(
-    tape: Tape, anchors: Sequence[Anchor], request: Request, turns: Sequence[int], profile: ModelProfile, space: int
-) -> str:
-    """The summary so far and the turns, as the model saw them, in at most `space` tokens.
+def _source(tape: Tape, anchors: Sequence[Anchor], request: Request, turns: Sequence[int], terms: ViewTerms) -> str:
+    """The summary so far and the turns, as the model saw them, in as many tokens as the window has for them.
 
     Long texts are shortened first, the longest most; where that is not enough, the middle is left out, and says so.
     """
-    layout = request.layout
+    layout, space = request.layout, _space(terms)
     if layout.cuts.dropped_before > layout.cuts.summarized_before:
-        layout = lay_out(tape, [anchor for anchor in anchors if anchor["kind"] != "trim"], (), profile)
+        layout = lay_out(tape, [anchor for anchor in anchors if anchor["kind"] != "trim"], (), terms.accepted)
     taken = set(turns)
     parts = [line for piece in layout.pieces if piece.turn in taken for line in _told(piece)]
     sizes = [count_text(part) for part in parts]

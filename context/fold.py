@@ -6,14 +6,12 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from turngraph.context.budget import budget_of
 from turngraph.context.render import AUTOMATIC, Layout, Piece, piece_tokens
 from turngraph.context.rounds import KEPT_BATCHES, fold_rounds, rounds_to_fold
 from turngraph.context.tape import Tape
-from turngraph.context.tokens import ToolLike
+from turngraph.context.terms import ViewTerms
 from turngraph.context.view import read_request
 from turngraph.state.anchors import Anchor, FoldAnchor
-from turngraph.state.settings import ModelProfile, TurnSettings
 
 FOLD_TO = 0.6
 """A fold goes down to this part of its threshold, oldest results first."""
@@ -29,14 +27,7 @@ WORTH_FOLDING = 2 * PLACEHOLDER_TOKENS
 
 
 def plan_fold(
-    messages: Sequence[BaseMessage | AnyMessage],
-    anchors: Sequence[Anchor],
-    settings: TurnSettings,
-    tools: Sequence[ToolLike] = (),
-    *,
-    blocks: Sequence[str] = (),
-    profile: ModelProfile | None = None,
-    calibration: float = 1.0,
+    messages: Sequence[BaseMessage | AnyMessage], anchors: Sequence[Anchor], terms: ViewTerms
 ) -> FoldAnchor | None:
     """The fold of old closed results of the running turn, where the request passes `fold_at` of the room.
 
@@ -44,9 +35,9 @@ def plan_fold(
     None where the request is small enough, the gain would be too small, or the last fold is so near that prompt caches
     gain more from waiting: then only a request that would not fit is folded, and as deep as the next rounds need.
     """
-    budget = budget_of(settings, tools, calibration)
-    tape, request = read_request(messages, list(anchors), settings, blocks, profile)
-    threshold = int(budget.room * settings.fold_at)
+    budget = terms.budget
+    tape, request = read_request(messages, anchors, terms)
+    threshold = int(budget.room * terms.settings.fold_at)
     if request.used <= threshold or (request.used <= budget.room and _just_folded(tape, anchors)):
         return None
     target, least = int(threshold * FOLD_TO), int(budget.room * LEAST_GAIN)

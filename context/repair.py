@@ -23,8 +23,10 @@ def pair_results(messages: Sequence[BaseMessage], owner: Sequence[int], facts: S
     """Gives each tool message to a call of the same id.
 
     The nearest unanswered call before it in its own turn comes first, then any in its own turn, then, for a result
-    that carries no mark of a turn, the nearest unanswered call of another turn.
-    Law: no call has two results, no result two calls, and each tool message is in `result_at` or in `spare`.
+    that carries no mark of a turn, the nearest unanswered call of another turn. Marked results choose first: chat
+    clients send made-up ones ("Successfully handled tool call.") along with a message that answers no pause.
+    Law: no call has two results, no result two calls, each tool message is in `result_at` or in `spare`, and no call
+    has an unmarked result while a marked one for it is spare.
     """
     known = [facts_of(message) for message in messages] if facts is None else facts
     calls: dict[str, list[tuple[int, int]]] = {}
@@ -33,15 +35,18 @@ def pair_results(messages: Sequence[BaseMessage], owner: Sequence[int], facts: S
             calls.setdefault(call_id, []).append((at, position))
     result_at: dict[tuple[int, int], int] = {}
     spare: list[int] = []
-    for at, each in enumerate(known):
-        if each.kind == "result":
+    results = [(at, each) for at, each in enumerate(known) if each.kind == "result"]
+    for marked in (True, False):
+        for at, each in results:
+            if bool(each.turn_id) is not marked:
+                continue
             waiting = [slot for slot in calls.get(each.answers, ()) if slot not in result_at]
             slot = _choose(waiting, at, owner, anywhere=not each.turn_id)
             if slot is None:
                 spare.append(at)
             else:
                 result_at[slot] = at
-    return Pairs(result_at, spare)
+    return Pairs(result_at, sorted(spare))
 
 
 def _choose(

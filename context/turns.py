@@ -44,16 +44,19 @@ def find_turns(
 
     A turn starts where its anchor says. Messages before the first anchor, and a tape without anchors, are split at
     each human message. A message that carries the mark of a known turn belongs to that turn wherever it stands; any
-    other belongs to the turn in whose span it stands.
+    other belongs to the turn of the question that its mark names, else to the turn in whose span it stands.
     """
     known = [facts_of(message) for message in messages] if facts is None else facts
     spans = _spans(known, keys, anchors)
     by_id = {turn_id: at for at, span in enumerate(spans) for turn_id in span.ids}
-    starts = [span.start for span in spans]
+    starts, place = [span.start for span in spans], {key: at for at, key in enumerate(keys)}
     owner: list[int] = []
     for at, each in enumerate(known):
         marked = by_id.get(each.turn_id)
-        owner.append(max(0, bisect_right(starts, at) - 1) if marked is None else marked)
+        if marked is None:
+            stands = place.get(marks_of(messages[at]).get("question", ""), at) if each.turn_id else at
+            marked = max(0, bisect_right(starts, stands) - 1)
+        owner.append(marked)
     return Turns(spans, owner)
 
 
@@ -75,7 +78,7 @@ def _spans(facts: Sequence[Facts], keys: Sequence[str], anchors: Iterable[Anchor
             span.anchor = anchor
     first = min(spans, default=len(facts))
     for at, each in enumerate(facts[:first]):
-        if at == 0 or each.kind == "user":
+        if at == 0 or (each.kind == "user" and not each.turn_id):
             spans.setdefault(at, TurnSpan(at))
     return [spans[at] for at in sorted(spans)]
 

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from threading import Lock
-from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from turngraph.context.arrange import arrange
-from turngraph.context.budget import Budget, budget_of
+from turngraph.context.budget import Budget
 from turngraph.context.facts import facts_of
 from turngraph.context.render import Layout, Piece, Segment, lay_out, piece_tokens
 from turngraph.context.report import make_report
 from turngraph.context.rounds import fold_rounds
 from turngraph.context.tape import Tape, read_tape
+from turngraph.context.terms import ViewTerms
 from turngraph.context.tokens import ToolLike
 from turngraph.context.trim import LOW_WATER, Overrun, next_cut
 from turngraph.state.anchors import Anchor
@@ -70,10 +70,11 @@ def view(
     `excluded`; `view(messages, anchors + new_anchors, ...)` gives the same messages and no new anchors; without a
     new cut the messages begin with those of every earlier request of the turn.
     """
-    budget = budget_of(settings, tools, calibration)
+    terms = ViewTerms(settings, tools, blocks, profile, calibration)
+    budget = terms.budget
     known: list[Anchor] = list(anchors)
     made: list[Anchor] = []
-    tape, request = read_request(messages, known, settings, blocks, profile)
+    tape, request = read_request(messages, known, terms)
     while True:
         cut: Anchor | None = next_cut(
             tape,
@@ -90,20 +91,13 @@ def view(
         if cut is None:
             return _seen(tape, request, budget, made)
         made.append(cut)
-        request = build_request(tape, [*known, *made], settings, blocks, profile)
+        request = build_request(tape, [*known, *made], terms)
 
 
-def build_request(
-    tape: Tape,
-    anchors: Sequence[Anchor],
-    settings: TurnSettings,
-    blocks: Sequence[str],
-    profile: ModelProfile | None,
-) -> Request:
+def build_request(tape: Tape, anchors: Sequence[Anchor], terms: ViewTerms) -> Request:
     """The request of a tape under given anchors, whether it fits or not."""
-    accepted = profile or settings.model_profile
-    layout = lay_out(tape, anchors, (settings.system_prompt, *blocks), accepted)
-    row = arrange(layout.pieces, accepted)
+    layout = lay_out(tape, anchors, terms.system, terms.accepted)
+    row = arrange(layout.pieces, terms.accepted)
     counted: dict[Segment, int] = {}
     for piece in row:
         counted[piece.segment] = counted.get(piece.segment, 0) + piece_tokens(piece)
@@ -116,17 +110,17 @@ class _Built:
 
     messages: list[BaseMessage | AnyMessage]
     anchors: list[Anchor]
-    terms: Any
+    shown: tuple[tuple[str, ...], ModelProfile]
     tape: Tape
     request: Request
 
-    def holds(self, messages: Sequence[BaseMessage | AnyMessage], anchors: list[Anchor], terms: Any) -> bool:
-        """Whether it was built from these very messages, none of them changed since."""
+    def holds(self, messages: Sequence[BaseMessage | AnyMessage], anchors: Sequence[Anchor], terms: ViewTerms) -> bool:
+        """Whether it was built from these very messages, none of them changed since, and would look the same."""
         return (
             len(self.messages) == len(messages)
             and all(map(is_, reversed(self.messages), reversed(messages)))
-            and self.terms == terms
-            and self.anchors == anchors
+            and self.shown == (terms.system, terms.accepted)
+            and self.anchors == list(anchors)
             and all(map(is_, map(facts_of, messages), self.tape.facts))
         )
 
@@ -139,20 +133,15 @@ _built: OrderedDict[int, _Built] = OrderedDict()
 
 
 def read_request(
-    messages: Sequence[BaseMessage | AnyMessage],
-    anchors: list[Anchor],
-    settings: TurnSettings,
-    blocks: Sequence[str],
-    profile: ModelProfile | None,
+    messages: Sequence[BaseMessage | AnyMessage], anchors: Sequence[Anchor], terms: ViewTerms
 ) -> tuple[Tape, Request]:
     """The tape, and its request under these anchors. Other callers may share both: they are not to be changed."""
-    terms = (settings.system_prompt, *blocks, profile or settings.model_profile)
     key = id(messages[0]) if messages else 0
     built = _built.get(key)
     if built is None or not built.holds(messages, anchors, terms):
         tape = read_tape(messages, anchors)
-        request = build_request(tape, anchors, settings, blocks, profile)
-        built = _Built(list(messages), list(anchors), terms, tape, request)
+        request = build_request(tape, anchors, terms)
+        built = _Built(list(messages), list(anchors), (terms.system, terms.accepted), tape, request)
         with _lock:
             _built.pop(key, None)
             _built[key] = built

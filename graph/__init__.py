@@ -16,6 +16,7 @@ from turngraph.graph.inputs import (
 )
 from turngraph.graph.serve import graph
 from turngraph.graph.shell import TurnGraph
+from turngraph.graph.threads import adelete_thread, delete_thread
 from turngraph.nodes.parts import Capability
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
 from turngraph.state.errors import InputError, ProviderError, ResumeError, TurnConflict, TurnError
@@ -40,12 +41,14 @@ __all__ = [
     "TurnSettings",
     "TurnState",
     "acompact",
+    "adelete_thread",
     "alist_grants",
     "arevoke_grant",
     "as_tool",
     "asend_input",
     "build_turn_graph",
     "compact",
+    "delete_thread",
     "graph",
     "list_grants",
     "revoke_grant",

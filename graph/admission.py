@@ -1,18 +1,20 @@
 """What is refused before LangGraph's loop starts, with nothing saved: unusable input, settings, limits, answers."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from turngraph.graph.routes import MIN_RECURSION_LIMIT
-from turngraph.nodes.parts import given_settings
+from turngraph.llm.loading import resolve_model
+from turngraph.nodes.parts import TurnParts, given_settings
 from turngraph.state.channels import coerce_messages
 from turngraph.state.errors import InputError, ResumeError
 from turngraph.state.settings import TurnSettings
@@ -69,6 +71,25 @@ def admit(input: Any, config: RunnableConfig | None, bound: RunnableConfig | Non
     if not isinstance(input, dict) or "messages" not in input:
         raise InputError('The input of a turn is {"messages": [...]}, for example {"messages": [("user", "Hello")]}.')
     return Admitted(_with_ids(input), context)
+
+
+def unloaded_models(parts: TurnParts, admitted: Admitted, config: RunnableConfig | None) -> list[str | None]:
+    """The names of the models that a new turn will ask for, None for the environment's; none where it begins later.
+
+    Inside another graph, and on a server, the input is saved by then: there `prepare_turn` raises.
+    """
+    if is_nested(config) or is_served(config) or not isinstance(admitted.input, dict):
+        return []
+    settings = given_settings(admitted.context)
+    first = (settings.model if settings is not None else None) or parts.model
+    wanted = [first, *parts.fallback_models]
+    return [model for model in wanted if not isinstance(model, BaseChatModel)]
+
+
+async def load_models(names: Sequence[str | None]) -> None:
+    """Raises ModelLoadError for a model that cannot be loaded. A loaded one is kept, so this costs nothing twice."""
+    for name in names:
+        await resolve_model(name, None)
 
 
 def _refuse_secrets(config: RunnableConfig | None) -> None:

@@ -6,6 +6,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
 from turngraph.context.compact import plan_compaction
+from turngraph.context.terms import ViewTerms
 from turngraph.context.tokens import warm_up
 from turngraph.graph.lease import aholding, holding, leased_thread
 from turngraph.graph.loop import run_sync
@@ -78,8 +79,7 @@ async def _summarise(
     plan = plan_compaction(
         values.get("messages", []),
         values.get("anchors", []),
-        settings,
-        profile=effective_profile(model, settings.model_profile),
+        ViewTerms(settings, profile=effective_profile(model, settings.model_profile)),
         keep_turns=keep_turns,
     )
     if plan is None:

@@ -13,6 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from turngraph.graph.admission import is_nested
 from turngraph.graph.loop import background_loop
 from turngraph.graph.shell import TurnGraph
+from turngraph.nodes.nesting import answering_only
 from turngraph.nodes.scope import enter_scope, new_scope
 from turngraph.state.channels import TurnInput
 from turngraph.state.settings import TurnSettings
@@ -41,12 +42,14 @@ def as_tool(
     """
 
     def ask(question: str) -> str:
-        return str(graph.invoke(_input(question), _config(), context=settings).get("answer", ""))
+        with answering_only():
+            return str(graph.invoke(_input(question), _config(), context=settings).get("answer", ""))
 
     async def aask(question: str) -> str:
         if asyncio.get_running_loop() is background_loop():
             return await _in_thread(lambda: ask(question))
-        return str((await graph.ainvoke(_input(question), _config(), context=settings)).get("answer", ""))
+        with answering_only():
+            return str((await graph.ainvoke(_input(question), _config(), context=settings)).get("answer", ""))
 
     tool = StructuredTool.from_function(ask, aask, name=name or graph.get_name(), description=description)
     return tool_policy(tool, timeout=timeout)

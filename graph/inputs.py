@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 from langchain_core.runnables import RunnableConfig
+from langgraph.pregel import Pregel
 
 from turngraph.graph.lease import holding, leased_thread
 from turngraph.graph.loop import run_sync
@@ -14,25 +15,34 @@ from turngraph.graph.shell import TurnGraph
 from turngraph.nodes.queued import inbox_of
 from turngraph.state.channels import coerce_messages
 from turngraph.state.errors import InputError, TurnConflict
+from turngraph.tools.journal_sql import journal_for
+from turngraph.tools.permission import revoke
 
 
-async def asend_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
+async def asend_input(graph: Pregel[Any, Any, Any, Any], thread_id: str, message: Any) -> str:
     """Queues a user's message for a thread whose turn runs (or for its next turn) and returns the message's id.
 
     message: a string, a message, or anything that LangChain reads as one. Sent twice under one id it counts once.
     A running turn takes it after its current tool batch, as `TurnSettings.on_pending_input` says. It lies in the
     graph's store if it has one, else beside its checkpoints; a graph without a checkpointer has no threads.
-    Turns inside another graph take none. Raises InputError for what is no user's message.
+
+    graph: a turn graph, or any compiled graph with a checkpointer that turns run in. Of several turns inside it the
+    first one that looks takes the message: a turn that runs with `steer` after its batch, else the next one that
+    starts; one with `yield` ends for it and leaves it in the queue. A turn that is a tool's work takes none. The
+    message stays in the queue, claimed, until a turn of a later run finds it on the tape that it is given.
+
+    Raises InputError for what is no user's message.
     """
     queued = _as_message(message)
     if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
         raise InputError("A graph without a checkpointer has no threads to queue input for.")
-    inbox = inbox_of(graph.parts.journal_of(graph.checkpointer, graph.store), graph.store)
+    journal_of = graph.parts.journal_of if isinstance(graph, TurnGraph) else journal_for
+    inbox = inbox_of(journal_of(graph.checkpointer, graph.store), graph.store)
     await inbox.enqueue(thread_id, message_to_dict(queued))
     return queued.id or ""
 
 
-def send_input(graph: TurnGraph, thread_id: str, message: Any) -> str:
+def send_input(graph: Pregel[Any, Any, Any, Any], thread_id: str, message: Any) -> str:
     """The sync form of `asend_input`."""
     return run_sync(asend_input(graph, thread_id, message))
 
@@ -55,12 +65,8 @@ def revoke_grant(graph: TurnGraph, thread_id: str, grant_id: str) -> None:
     config = _config(thread_id)
     with holding(leased_thread(graph, config), lambda: None):
         before = graph.get_state(config)
-        grants = {grant["id"]: grant for grant in _standing(before.values)}
-        if grant_id not in grants:
-            raise InputError(
-                f"Thread {thread_id!r} has no standing grant {grant_id!r}. It has: {', '.join(grants) or 'none'}."
-            )
-        graph.update_state(config, {"grants": [{**grants[grant_id], "revoked": True}]})
+        ended = [grant for grant in revoke(before.values.get("grants", []), grant_id) if grant["id"] == grant_id]
+        graph.update_state(config, {"grants": ended})
     if any(task.interrupts for task in before.tasks):
         with contextlib.suppress(TurnConflict):  # whoever came in between goes on from the same state
             graph.invoke(None, config)  # LangGraph forgets what was asked at a checkpoint of before: it is asked again

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from turngraph.graph.admission import configurable_of
-from turngraph.graph.loop import background_loop, submit
+from turngraph.graph.loop import background_loop, on_background_loop, submit
 from turngraph.nodes.parts import TurnParts, Visit
 from turngraph.tools.journal import Journal
 from turngraph.tools.lease import hold_lease, new_owner
@@ -84,7 +84,9 @@ def holding(needed: tuple[Journal, str] | None, on_lost: Callable[[], None]) -> 
         lease.taken.result()
         yield
     finally:
-        lease.give_up().result()
+        ended = lease.give_up()
+        if not on_background_loop():
+            ended.result()
 
 
 @contextlib.asynccontextmanager

@@ -37,6 +37,11 @@ def background_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
+def on_background_loop() -> bool:
+    """Whether this code runs on the loop, where nothing may wait for it: any garbage may be collected there."""
+    return threading.current_thread() is _thread
+
+
 def submit(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
     """Starts a coroutine on the background loop, in a copy of the caller's context."""
     loop, context, future = background_loop(), copy_context(), Future[T]()

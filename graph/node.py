@@ -8,9 +8,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from turngraph.graph.lease import take_lease
 from turngraph.graph.loop import run_sync
+from turngraph.graph.routes import within_limit
+from turngraph.nodes import texts
 from turngraph.nodes.parts import TurnParts, Visit, open_visit
 from turngraph.nodes.progress import lean
-from turngraph.state.channels import TurnState, Update
+from turngraph.state.channels import Final, Progress, TurnState, Update
 from turngraph.state.errors import TurnConflict
 
 NodeFunction = Callable[[TurnState, Visit], Coroutine[Any, Any, Update]]
@@ -28,6 +30,23 @@ def changes(state: TurnState, update: Update, always: frozenset[str] = frozenset
         if not (key in APPENDED and not value) and not (key in RESET - always and not value and not state.get(key))
     }
     return {**kept, "progress": lean(kept["progress"])} if "progress" in kept else kept
+
+
+def _bounded(state: TurnState, update: Update) -> Update:
+    """The update with a way to go on that the caller's recursion limit covers."""
+    if "next" not in update.get("progress", {}):
+        return update
+    progress = update["progress"]
+    way = within_limit(progress["next"], state.get("remaining_steps", 10_000))
+    return {**update, "progress": {**progress, "next": way}}
+
+
+def _overtaken(state: TurnState, visit: Visit) -> Update:
+    """The run was cancelled before the node had anything to return: the turn goes to its end all the same."""
+    final: Final = {"kind": "text", "text": texts.CANCELLED_ANSWER}
+    ending: Progress = {"reason": "cancelled", "next": "final", "final": final, "seconds": visit.seconds()}
+    batch = state.get("batch")
+    return {"progress": {**visit.progress, **ending}, "batch": {**batch, "waiting": []} if batch else None}
 
 
 class TurnNode(Runnable[TurnState, Update]):
@@ -53,9 +72,9 @@ class TurnNode(Runnable[TurnState, Update]):
         if scope.nested and scope.held is None and visit.can_pause:
             scope.held = await take_lease(self._parts, visit)
         update = await (self._cut(state, visit) if self._cuttable else self._function(state, visit))
-        if scope.lost:
+        if scope.lost or not await visit.journal.still_held(visit.thread):
             raise TurnConflict("Another runner took this thread over, because this one was silent for too long.")
-        return changes(state, update, self._always)
+        return changes(state, _bounded(state, update), self._always)
 
     async def _cut(self, state: TurnState, visit: Visit) -> Update:
         """The node in a task that the run's scope can cancel."""
@@ -63,5 +82,10 @@ class TurnNode(Runnable[TurnState, Update]):
         visit.scope.enter(task)
         try:
             return await task
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if not visit.scope.cancelled or (here is not None and here.cancelling()):
+                raise
+            return _overtaken(state, visit)
         finally:
             visit.scope.leave(task)

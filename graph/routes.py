@@ -1,25 +1,32 @@
 """The routes: pure functions over state, each with its targets declared, so that the drawing is exact.
 
-A route only maps what the node before it decided, and makes the loop end early while the caller's recursion limit
-still covers the way to the end: after a node with `remaining_steps` r, LangGraph can run r - 1 more.
+A route only maps what the node before it decided. That the loop ends early while the caller's recursion limit still
+covers the way to the end is decided once, when the node decides (`within_limit`), and not by the routes: LangGraph
+also asks them outside of a run, for `update_state`, where no limit says anything.
 """
 
 from typing import Literal
 
-from turngraph.state.channels import TurnState
+from langchain_core.messages import AIMessage
+
+from turngraph.state.channels import Next, TurnState
 
 MIN_RECURSION_LIMIT = 5
 """prepare_turn, call_llm, forced_finish, finalize, and the one that LangGraph keeps."""
 
-
-def _room_for(state: TurnState, steps: int) -> bool:
-    """Whether so many more nodes can run under the caller's recursion limit."""
-    return state.get("remaining_steps", 10_000) - 1 >= steps
+_STEPS: dict[Next, int] = {"tools": 4, "again": 3, "forced": 2}
+"""How many nodes must still be able to run to the end of a turn that goes this way."""
 
 
-def _forced(state: TurnState) -> Literal["forced_finish", "finalize"]:
-    """The forced finish, or straight to the end where not even that fits."""
-    return "forced_finish" if _room_for(state, 2) else "finalize"
+def within_limit(decided: Next, remaining: int) -> Next:
+    """The way that is decided, or the longest one that the caller's recursion limit still covers.
+
+    After a node with `remaining_steps` r, LangGraph can run r - 1 more.
+    """
+    room = remaining - 1
+    if room >= _STEPS.get(decided, 1):
+        return decided
+    return "forced" if room >= _STEPS["forced"] else "final"
 
 
 def route_after_call_llm(
@@ -34,13 +41,15 @@ def route_after_call_llm(
         return "interrupt"
     match state["progress"].get("next"):
         case "tools":
-            return "dispatch_tools" if _room_for(state, 4) else _forced(state)
+            return "dispatch_tools"
         case "again":
-            return "call_llm" if _room_for(state, 3) else _forced(state)
+            return "call_llm"
         case "final":
             return "finalize"
-        case _:
-            return _forced(state)
+        case "forced":
+            return "forced_finish"
+        case _:  # written from outside in the node's name
+            return "dispatch_tools" if _has_calls(state) else "forced_finish"
 
 
 def route_after_dispatch_tools(state: TurnState) -> Literal["interrupt", "fold_checkpoint"]:
@@ -69,7 +78,13 @@ def route_after_fold_checkpoint(state: TurnState) -> Literal["call_llm", "forced
     match state["progress"].get("next"):
         case "final":
             return "finalize"
-        case "again" if _room_for(state, 3):
+        case "again":
             return "call_llm"
         case _:
-            return _forced(state)
+            return "forced_finish"
+
+
+def _has_calls(state: TurnState) -> bool:
+    """Whether the tape ends with tool calls."""
+    tape = state.get("messages") or []
+    return bool(tape) and isinstance(tape[-1], AIMessage) and bool(tape[-1].tool_calls)

@@ -1,21 +1,32 @@
 """The compiled turn graph: what happens around LangGraph's loop: admission before, an orderly stop after a cancel."""
 
 import asyncio
-import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
-from turngraph.graph.admission import Admitted, admit, check_resume, is_nested, is_served, refuse_own_loop, wants_resume
+from turngraph.graph.admission import (
+    Admitted,
+    admit,
+    check_resume,
+    is_nested,
+    is_served,
+    load_models,
+    refuse_own_loop,
+    unloaded_models,
+    wants_resume,
+)
+from turngraph.graph.ctrl_c import Items
 from turngraph.graph.lease import aholding, holding, leased_thread
-from turngraph.graph.loop import run_sync
+from turngraph.graph.loop import on_background_loop, run_sync
 from turngraph.nodes.parts import TurnParts
 from turngraph.nodes.scope import RunScope, enter_scope, new_scope
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
@@ -48,9 +59,12 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
     def stream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> Iterator[Any]:
-        """As LangGraph's `stream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
+        """As LangGraph's `stream`. Raises a TurnError (InputError, ModelLoadError, ResumeError, TurnConflict) before
+        anything is changed."""
         refuse_own_loop(self.checkpointer)
         admitted, scope, needed = self._open(input, config, context)
+        if (names := unloaded_models(self.parts, admitted, config)):
+            run_sync(load_models(names))
         kwargs.setdefault("output_keys", self.output_channels)
         with holding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
@@ -61,14 +75,16 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
             def start() -> Iterator[Any]:
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
 
-            yield from _drain(start, scope)
+            yield from _drain(start, scope, nested=is_nested(config))
             run_sync(scope.saved())
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        """As LangGraph's `astream`. Raises InputError, ResumeError or TurnConflict before anything is changed."""
+        """As LangGraph's `astream`. Raises a TurnError (InputError, ModelLoadError, ResumeError, TurnConflict) before
+        anything is changed."""
         admitted, scope, needed = self._open(input, config, context)
+        await load_models(unloaded_models(self.parts, admitted, config))
         kwargs.setdefault("output_keys", self.output_channels)
         async with aholding(needed, scope.lose):
             if wants_resume(admitted) and not is_nested(config):
@@ -89,6 +105,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
     ) -> tuple[Admitted, RunScope, tuple[Journal, str] | None]:
         """What was admitted, the scope of the run, and the lease that it needs."""
         admitted, scope = admit(input, config, self.config, context), new_scope()
+        scope.values_at, scope.checkpoint_at = self._values_at, _checkpoint_at
         if is_nested(config):
             scope.nested = not scope.leased
             return admitted, scope, None
@@ -96,10 +113,31 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         scope.leased = needed is not None
         return admitted, scope, needed
 
+    async def _values_at(self, config: RunnableConfig) -> Mapping[str, Any]:
+        snapshot = await _outside(self.aget_state, self.get_state, config)
+        return dict(snapshot.values)
 
-def _drain(start: Callable[[], Iterator[Any]], scope: RunScope) -> Iterator[Any]:
+
+async def _checkpoint_at(config: RunnableConfig) -> CheckpointTuple | None:
+    saver = config["configurable"]["__pregel_checkpointer"]
+    found: CheckpointTuple | None = await _outside(saver.aget_tuple, saver.get_tuple, config)
+    return found
+
+
+async def _outside(read: Callable[[Any], Any], read_sync: Callable[[Any], Any], config: RunnableConfig) -> Any:
+    """Reads outside the context of the node that asks; with the sync form where the run or its saver is sync."""
+    loop, outside = asyncio.get_running_loop(), Context()
+    if not on_background_loop():
+        try:
+            return await loop.create_task(read(config), context=outside)
+        except NotImplementedError:
+            pass
+    return await loop.run_in_executor(None, outside.run, read_sync, config)
+
+
+def _drain(start: Callable[[], Iterator[Any]], scope: RunScope, *, nested: bool) -> Iterator[Any]:
     """Runs a sync stream in a thread of its own, so that Ctrl-C can stop its nodes and let the turn be closed."""
-    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    items = Items(watch=nested)
 
     def pump() -> None:
         enter_scope(scope)
@@ -123,7 +161,8 @@ def _drain(start: Callable[[], Iterator[Any]], scope: RunScope) -> Iterator[Any]
             yield item
     except (KeyboardInterrupt, GeneratorExit):
         scope.cancel()
-        thread.join(STOP_SECONDS)
+        if not on_background_loop():
+            thread.join(STOP_SECONDS)
         raise
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
@@ -11,8 +10,11 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGeneration
 
 from turngraph.llm.calls import CallAssembler, NormalisedCalls, RawCall, normalise_calls
+from turngraph.llm.choices import FirstChoice
 from turngraph.llm.finish import finish_kind, is_cut
-from turngraph.llm.pieces import PROVIDER, is_sealed, joined_details, merge_plain, read_piece, without_calls
+from turngraph.llm.metadata import kept_metadata, meter_of, model_name, raw_finish
+from turngraph.llm.pieces import is_sealed, joined_details, merge_plain, read_piece, without_calls
+from turngraph.llm.storable import PairJoiner, clean_value
 from turngraph.llm.text_tools import Piece, RawTextCall, TextCallParser
 from turngraph.llm.think import InlineThinkFilter
 from turngraph.llm.usage import UsageMeter
@@ -23,9 +25,6 @@ Delta: TypeAlias = tuple[Literal["content", "thinking"], str]
 
 TextCalls: TypeAlias = Literal["off", "rescue", "protocol"]
 """Whether calls are looked for in the text: never, native markup that slipped through, or the text protocol."""
-
-_FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-_NAME_KEYS = ("model_name", "model", "model_id")
 
 
 def _new_id() -> str:
@@ -74,6 +73,7 @@ class ResponseAssembler:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
+        self._joiners = {"text": PairJoiner(), "reasoning": PairJoiner()}
         self._think = InlineThinkFilter(opened=reading.opens_think)
         self._markup = _markup_parsers(reading)
         self._calls = CallAssembler()
@@ -87,6 +87,7 @@ class ResponseAssembler:
         self._details: list[Any] = []
         self._usages: list[Mapping[str, Any]] = []
         self._blocks: list[list[Any]] = []
+        self._choice = FirstChoice()
         self._sealed = False
         self._ended = False
         self._whole: Assembled | None = None
@@ -107,7 +108,7 @@ class ResponseAssembler:
     @property
     def finished(self) -> bool:
         """True once the provider said why the response ends."""
-        return finish_kind(self._raw_finish()) != "missing"
+        return finish_kind(raw_finish(self._metadata)) != "missing"
 
     @property
     def text(self) -> str:
@@ -118,6 +119,10 @@ class ResponseAssembler:
         """Takes the next chunk, or a whole answer; returns what can be shown of it. Never raises."""
         piece = read_piece(generation)
         self.pieces += 1
+        if piece.usage:
+            self._usages.append(piece.usage)
+        if not self._choice.takes(piece.choice):
+            return []
         for fragment in piece.fragments:
             self._calls.feed(fragment)
         self._whole_calls.extend(piece.calls)
@@ -125,16 +130,15 @@ class ResponseAssembler:
         if piece.extra:
             self._details.extend(piece.extra.pop("reasoning_details", ()))
             self._extra = merge_plain(self._extra, piece.extra)
-        if piece.usage:
-            self._usages.append(piece.usage)
         if piece.blocks:
             self._blocks.append(piece.blocks)
             self._sealed = self._sealed or is_sealed(piece.blocks)
         deltas: list[Delta] = []
-        for kind, text in piece.parts:
+        for kind, said in piece.parts:
+            text = self._joiners[kind].feed(said)
             if kind == "reasoning":
                 deltas.append(("thinking", text))
-            else:
+            elif text:
                 self._raw.append(text)
                 deltas.extend(self._split(self._think.feed(text)))
         return self._keep(deltas)
@@ -184,8 +188,8 @@ class ResponseAssembler:
         return made
 
     def _assembled(self, broken: bool) -> Assembled:
-        raw_finish = self._raw_finish()
-        finish = "missing" if broken else finish_kind(raw_finish)
+        said = raw_finish(self._metadata)
+        finish = "missing" if broken else finish_kind(said)
         cut = broken or is_cut(finish, openai_wire=self._reading.openai_wire)
         made = self._normalised(cut)
         raw_text = "".join(self._raw)
@@ -193,15 +197,15 @@ class ResponseAssembler:
             content=self.text,
             tool_calls=[tool_call(name=each["name"], args=each["args"], id=each["id"]) for each in made.calls],
             additional_kwargs=self._kwargs(raw_text),
-            response_metadata=self._response_metadata(raw_finish),
+            response_metadata=kept_metadata(self._metadata, said, self._reading.provider),
         )
         return Assembled(
             message=message,
             problems=made.problems,
             finish=finish,
             cut=cut,
-            model_name=str(_first(self._metadata, _NAME_KEYS) or ""),
-            meter=self._meter(),
+            model_name=model_name(self._metadata),
+            meter=meter_of(self._usages, running_totals=self._reading.openai_wire),
             stray_close=self._think.saw_stray_close,
         )
 
@@ -235,11 +239,11 @@ class ResponseAssembler:
         return next_id
 
     def _kwargs(self, raw_text: str) -> dict[str, Any]:
-        kwargs = dict(self._extra)
+        kwargs: dict[str, Any] = clean_value(self._extra)
         if self._thinking:
             kwargs["reasoning_content"] = "".join(self._thinking)
         if self._details:
-            kwargs["reasoning_details"] = joined_details(self._details)
+            kwargs["reasoning_details"] = clean_value(joined_details(self._details))
         if raw_text != self.text:
             kwargs["raw_text"] = raw_text
             if self._text_calls:
@@ -247,42 +251,8 @@ class ResponseAssembler:
         if self._sealed:
             merged = merge_content(*self._blocks)
             if blocks := without_calls(merged):
-                kwargs["raw_blocks"] = blocks
+                kwargs["raw_blocks"] = clean_value(blocks)
         return kwargs
-
-    def _raw_finish(self) -> str | None:
-        """The provider's word for the end; for the Responses API, why it is incomplete."""
-        details = self._metadata.get("incomplete_details")
-        if isinstance(details, Mapping) and details.get("reason"):
-            return str(details["reason"])
-        found = _first(self._metadata, _FINISH_KEYS)
-        return None if found is None else str(found)
-
-    def _response_metadata(self, raw_finish: str | None) -> dict[str, Any]:
-        metadata = {key: value for key, value in self._metadata.items() if key not in _LEFT_OUT}
-        if raw_finish is not None:
-            metadata["finish_reason"] = raw_finish
-        if name := _first(self._metadata, _NAME_KEYS):
-            metadata["model_name"] = name
-        return {**metadata, "model_provider": PROVIDER, "inner_provider": self._reading.provider}
-
-    def _meter(self) -> UsageMeter:
-        meter = UsageMeter()
-        for usage in [_summed(self._usages)] if self._are_parts() else self._usages:
-            meter.observe(usage)
-        return meter
-
-    def _are_parts(self) -> bool:
-        """True where reports are the differences that LangChain's adapters make: the input counts once only."""
-        if self._reading.openai_wire:
-            return False
-        inputs = [usage.get("input_tokens", 0) for usage in self._usages]
-        return any(later < earlier for earlier, later in pairwise(inputs))
-
-
-_LEFT_OUT = frozenset(
-    {"token_usage", "usage", "usage_metadata", "logprobs", "headers", "model_provider", "output_version"}
-)
 
 
 def _markup_parsers(reading: Reading) -> list[TextCallParser]:
@@ -292,19 +262,3 @@ def _markup_parsers(reading: Reading) -> list[TextCallParser]:
     protocol = reading.text_calls == "protocol"
     parser = TextCallParser(reading.offered, protocol=protocol, schemas=reading.schemas)
     return [parser, TextCallParser(None, protocol=protocol)] if reading.drop_calls else [parser]
-
-
-def _first(values: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((values[key] for key in keys if values.get(key) is not None), None)
-
-
-def _summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All reports of one response added up, field by field."""
-    total: dict[str, Any] = {}
-    for usage in usages:
-        for key, value in usage.items():
-            if isinstance(value, Mapping):
-                total[key] = _summed([total.get(key, {}), value])
-            elif isinstance(value, int | float):
-                total[key] = total.get(key, 0) + value
-    return total

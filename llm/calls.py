@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from turngraph.llm.call_assembler import CallAssembler, CallFragment, Payload, RawCall
 from turngraph.llm.json_scanner import JsonScanner
+from turngraph.llm.storable import clean_text
 from turngraph.state.calls import Call, CallProblem
 
 __all__ = ["CallAssembler", "CallFragment", "NormalisedCalls", "RawCall", "from_langchain", "normalise_calls"]
@@ -23,7 +24,6 @@ _INTEGERS = range(-(2**63), 2**64)
 """What msgpack can store."""
 
 _SHOWN_NAMES = 40
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -63,13 +63,13 @@ def normalise_calls(
     out = NormalisedCalls()
     used = set(taken_ids)
     for each in raw:
-        asked = _stored_text(each.id or "").strip()
+        asked = clean_text(each.id or "").strip()
         call_id = asked if asked and asked not in used else _fresh(new_id, used)
         if asked and call_id != asked:
             out.renamed[asked] = call_id
         used.add(call_id)
         args, problem = _arguments(each.arguments, cut)
-        name = _stored_text(each.name or "").strip()
+        name = clean_text(each.name or "").strip()
         if name not in offered and (problem is None or problem["code"] != "cut_off"):
             problem = CallProblem(code="unknown_tool", text=_unknown(name, offered))
         stored = name if name in offered else _provider_name(name)
@@ -160,7 +160,7 @@ def _object(payload: Payload) -> dict[str, Any]:
         kinds = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
         raise _BadArgumentsError(f"are {kinds[type(value)]}, not an object with named fields")
     try:
-        return {_stored_text(key): _stored(each, 1) for key, each in value.items()}
+        return {clean_text(key): _stored(each, 1) for key, each in value.items()}
     except RecursionError:
         raise _BadArgumentsError("are nested too deeply") from None
 
@@ -193,7 +193,7 @@ def _stored(value: Any, depth: int) -> Any:
     """The value with text that can be stored; raises where a part of it can not."""
     match value:
         case str():
-            return _stored_text(value)
+            return clean_text(value)
         case float() if not math.isfinite(value):
             raise _BadArgumentsError("hold a number that JSON does not have (NaN or infinity)")
         case int() if value not in _INTEGERS:
@@ -201,16 +201,11 @@ def _stored(value: Any, depth: int) -> Any:
         case dict() | list() if depth >= MAX_DEPTH:
             raise _BadArgumentsError(f"are nested more than {MAX_DEPTH} levels deep")
         case dict():
-            return {_stored_text(key): _stored(each, depth + 1) for key, each in value.items()}
+            return {clean_text(key): _stored(each, depth + 1) for key, each in value.items()}
         case list():
             return [_stored(each, depth + 1) for each in value]
         case _:
             return value
-
-
-def _stored_text(text: str) -> str:
-    """The text without NUL and lone surrogates, which databases and UTF-8 refuse."""
-    return _UNSTORABLE.sub("", text) if _UNSTORABLE.search(text) else text
 
 
 def from_langchain(message: AIMessage) -> list[RawCall]:

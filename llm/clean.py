@@ -1,8 +1,7 @@
 """CleanChatModel: any chat model, with everything that leaves it as clean as a turn's own events."""
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,20 +9,18 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall
-from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langchain_openai import ChatOpenAI
-from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import PrivateAttr
 
-from turngraph.llm.assemble import Assembled, Delta, Reading, ResponseAssembler
+from turngraph.llm.adapters import adapted, is_wired
+from turngraph.llm.announce import aannounced, announced
+from turngraph.llm.assemble import Delta, Reading, ResponseAssembler
 from turngraph.llm.binding import names_of, provider_of, streams, unbound
-from turngraph.llm.loop_clients import with_loop_clients
-from turngraph.llm.pieces import PROVIDER, Part, block_parts, usage_metadata
-from turngraph.llm.wire import TurnChatOpenAI, from_chat_openai
+from turngraph.llm.clean_chunks import delta_chunk, last_chunk, whole_result
+from turngraph.llm.pieces import Part, block_parts
 
 
 def _ignore(*_: Any) -> None:
@@ -45,6 +42,7 @@ class Tap:
     on_delta: Callable[[Delta], None] = _ignore
     on_piece: Callable[[], None] = _ignore
     takes_break: Callable[[Exception], bool] = _refuse
+    hushed: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class CleanChatModel(BaseChatModel):
@@ -99,36 +97,14 @@ class CleanChatModel(BaseChatModel):
         made = model.bind(**bound)
         return made.with_config(config) if config else made
 
-    async def _astream(
+    def _astream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        tap = self._new_tap(kwargs)
-        broken = False
-        try:
-            async with aclosing(self._adeltas(tap, messages, stop, kwargs)) as deltas:
-                async for delta in deltas:
-                    chunk = _chunk_of(delta, tap.message_id)
-                    if run_manager:
-                        await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                    yield chunk
-        except Exception as error:
-            if not tap.takes_break(error):
-                raise
-            broken = True
-            for delta in tap.assembler.end():
-                tap.on_delta(delta)
-                chunk = _chunk_of(delta, tap.message_id)
-                if run_manager:
-                    await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                yield chunk
-        last = _last_chunk(tap, broken=broken)
-        if run_manager:
-            await run_manager.on_llm_new_token("", chunk=last)
-        yield last
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        return aannounced(self._achunks(self._new_tap(kwargs), messages, stop, kwargs), run_manager)
 
     async def _agenerate(
         self,
@@ -141,7 +117,7 @@ class CleanChatModel(BaseChatModel):
         async with aclosing(self._adeltas(tap, messages, stop, kwargs)) as deltas:
             async for _ in deltas:
                 pass
-        return _result(tap)
+        return whole_result(tap.assembler.assembled(), tap.message_id)
 
     def _stream(
         self,
@@ -149,17 +125,8 @@ class CleanChatModel(BaseChatModel):
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        tap = self._new_tap(kwargs)
-        for delta in self._deltas(tap, messages, stop, kwargs):
-            chunk = _chunk_of(delta, tap.message_id)
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-        last = _last_chunk(tap)
-        if run_manager:
-            run_manager.on_llm_new_token("", chunk=last)
-        yield last
+    ) -> Generator[ChatGenerationChunk]:
+        return announced(self._chunks(self._new_tap(kwargs), messages, stop, kwargs), run_manager)
 
     def _generate(
         self,
@@ -171,7 +138,7 @@ class CleanChatModel(BaseChatModel):
         tap = self._new_tap(kwargs)
         for _ in self._deltas(tap, messages, stop, kwargs):
             pass
-        return _result(tap)
+        return whole_result(tap.assembler.assembled(), tap.message_id)
 
     def _new_tap(self, kwargs: Mapping[str, Any]) -> Tap:
         if self._tap is not None:
@@ -179,10 +146,34 @@ class CleanChatModel(BaseChatModel):
         offered = self.reading.offered or frozenset(names_of(kwargs.get("tools") or ()))
         return Tap(ResponseAssembler(replace(self.reading, offered=offered)))
 
+    async def _achunks(
+        self, tap: Tap, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        broken = False
+        try:
+            async with aclosing(self._adeltas(tap, messages, stop, kwargs)) as deltas:
+                async for delta in deltas:
+                    yield delta_chunk(delta, tap.message_id)
+        except Exception as error:
+            if not tap.takes_break(error):
+                raise
+            broken = True
+            for delta in tap.assembler.end():
+                tap.on_delta(delta)
+                yield delta_chunk(delta, tap.message_id)
+        yield last_chunk(tap.assembler.assembled(broken=broken), tap.message_id, broken=broken)
+
+    def _chunks(
+        self, tap: Tap, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> Generator[ChatGenerationChunk]:
+        for delta in self._deltas(tap, messages, stop, kwargs):
+            yield delta_chunk(delta, tap.message_id)
+        yield last_chunk(tap.assembler.assembled(), tap.message_id)
+
     async def _adeltas(
         self, tap: Tap, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> AsyncGenerator[Delta]:
-        async with aclosing(self._apieces(messages, stop, kwargs)) as pieces:
+        async with aclosing(self._apieces(tap, messages, stop, kwargs)) as pieces:
             async for piece in pieces:
                 deltas = tap.assembler.feed(piece)
                 tap.on_piece()
@@ -207,15 +198,16 @@ class CleanChatModel(BaseChatModel):
             yield delta
 
     async def _apieces(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+        self, tap: Tap, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> AsyncGenerator[ChatGeneration]:
         sent = self._sent(messages)
-        if streams(self.inner, kwargs):
-            async with aclosing(self.inner._astream(sent, stop=stop, **kwargs)) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    yield chunk
-        else:
-            yield _whole(await self.inner._agenerate(sent, stop=stop, **kwargs))
+        with tap.hushed():
+            if streams(self.inner, kwargs):
+                async with aclosing(self.inner._astream(sent, stop=stop, **kwargs)) as chunks:  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        yield chunk
+            else:
+                yield _whole(await self.inner._agenerate(sent, stop=stop, **kwargs))
 
     def _pieces(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
@@ -237,14 +229,10 @@ def clean_model(model: BaseChatModel) -> CleanChatModel:
     every event loop too; the given object is never changed."""
     if isinstance(model, CleanChatModel):
         return model
-    inner = model
-    if type(model) is ChatOpenAI:
-        inner = from_chat_openai(model)
-    elif isinstance(model, BaseChatOpenAI) and not isinstance(model, TurnChatOpenAI):
-        inner = with_loop_clients(model)
+    inner = adapted(model)
     return CleanChatModel(
         inner=inner,
-        reading=Reading(openai_wire=isinstance(inner, TurnChatOpenAI), provider=provider_of(inner)),
+        reading=Reading(openai_wire=is_wired(inner), provider=provider_of(inner)),
         # A cached answer would never pass through here.
         cache=False,
         callbacks=model.callbacks,
@@ -271,65 +259,3 @@ def _whole(result: ChatResult) -> ChatGeneration:
     generation = result.generations[0]
     info = {**(result.llm_output or {}), **(generation.generation_info or {})}
     return ChatGeneration(message=generation.message, generation_info=info)
-
-
-def _chunk_of(delta: Delta, message_id: str | None) -> ChatGenerationChunk:
-    kind, text = delta
-    visible = kind == "content"
-    chunk = AIMessageChunk(
-        content=text if visible else "",
-        additional_kwargs={} if visible else {"reasoning_content": text},
-        response_metadata={"model_provider": PROVIDER},
-        id=message_id,
-    )
-    return ChatGenerationChunk(message=chunk)
-
-
-_NOT_STREAMED = frozenset({"reasoning_content", "raw_text", "calls_in_text", "raw_blocks"})
-"""Given out before, or for the model's eyes only."""
-
-
-def _last_chunk(tap: Tap, *, broken: bool = False) -> ChatGenerationChunk:
-    """What is only known at the end: calls, usage, the finish reason. Text and reasoning were given out before.
-
-    A `broken` message has no calls: none of them will run.
-    """
-    assembled = tap.assembler.assembled(broken=broken)
-    message = assembled.message
-    kwargs = {key: value for key, value in message.additional_kwargs.items() if key not in _NOT_STREAMED}
-    fragments = []
-    for at, call in enumerate(() if broken else message.tool_calls):
-        problem = assembled.problems.get(call["id"] or "")
-        # Text that is no object makes LangChain read the call as invalid.
-        args = json.dumps(call["args"] if problem is None else problem["text"], ensure_ascii=False)
-        fragments.append(tool_call_chunk(name=call["name"], args=args, id=call["id"], index=at))
-    chunk = AIMessageChunk(
-        content="",
-        additional_kwargs=kwargs,
-        response_metadata=message.response_metadata,
-        tool_call_chunks=fragments,
-        usage_metadata=_reported(assembled),
-        chunk_position="last",
-        id=tap.message_id,
-    )
-    return ChatGenerationChunk(message=chunk)
-
-
-def _result(tap: Tap) -> ChatResult:
-    assembled = tap.assembler.assembled()
-    message = assembled.message
-    invalid: list[InvalidToolCall] = []
-    for call in message.tool_calls:
-        if (problem := assembled.problems.get(call["id"] or "")) is not None:
-            invalid.append(invalid_tool_call(name=call["name"], args="", id=call["id"], error=problem["text"]))
-    changes = {
-        "id": tap.message_id,
-        "tool_calls": [call for call in message.tool_calls if call["id"] not in assembled.problems],
-        "invalid_tool_calls": invalid,
-        "usage_metadata": _reported(assembled),
-    }
-    return ChatResult(generations=[ChatGeneration(message=message.model_copy(update=changes))])
-
-
-def _reported(assembled: Assembled) -> Any:
-    return usage_metadata(assembled.meter.result(lambda: (0, 0))) if assembled.meter.reported else None

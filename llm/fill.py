@@ -7,11 +7,11 @@ from typing import Any
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from turngraph.llm.adapters import is_wired
 from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, stream_round
 from turngraph.llm.clean import clean_model
 from turngraph.llm.profile import facts_of
 from turngraph.llm.structured import OutputFormat, Validated
-from turngraph.llm.wire import TurnChatOpenAI
 from turngraph.state.receipt import Usage, add_usage, no_usage
 
 MISMATCHES_NAMED = 2
@@ -67,7 +67,7 @@ def _asked(
 ) -> ModelRequest:
     asked = replace(request, messages=messages, response_format=fmt, reshape=None, hidden=True)
     inner = clean_model(model).inner
-    if isinstance(inner, TurnChatOpenAI) and facts_of(inner).get("json_schema") is not False:
+    if is_wired(inner) and facts_of(inner).get("json_schema") is not False:
         return replace(asked, tool_choice="none")
     return replace(asked, tools=[fmt.as_tool()], tool_choice="auto", only_tool=fmt.name)
 

@@ -11,16 +11,13 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import openai
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from turngraph.llm.load_error import ModelLoadError
 from turngraph.llm.local import gguf_path, options_of, serve
 from turngraph.llm.offline import OfflineModel
 from turngraph.llm.profile import model_name
-from turngraph.llm.wire import TurnChatOpenAI
 
 __all__ = ["ModelLoadError", "load_model", "model_name", "model_window", "resolve_model"]
 
@@ -31,8 +28,6 @@ POSSIBLE = (
     "or PROVIDER:NAME with the package langchain and the provider's own package installed"
 )
 
-_NO_KEEPALIVE = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=100, max_keepalive_connections=0)
-"""One client serves every event loop as long as no connection outlives its request. Proxies are not for loopback."""
 _RELEVANT = ("OPENAI_", "TURNGRAPH_LOCAL_")
 _lock = threading.Lock()
 _loaded: dict[tuple[str, tuple[tuple[str, str], ...]], BaseChatModel] = {}
@@ -88,18 +83,25 @@ def _openai(model: str, environment: Mapping[str, str]) -> BaseChatModel:
 
 def _local(path: str, environment: Mapping[str, str]) -> BaseChatModel:
     endpoint = serve(gguf_path(path), options_of(environment))
+    import openai
+
+    # One client serves every event loop as long as no connection outlives its request. Proxies are not for loopback.
+    no_keepalive = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=100, max_keepalive_connections=0)
     return _wire(
         endpoint.model,
         endpoint.key,
         endpoint.url,
         profile={"max_input_tokens": endpoint.context},
         http_client=openai.DefaultHttpxClient(trust_env=False),
-        http_async_client=openai.DefaultAsyncHttpxClient(trust_env=False, limits=_NO_KEEPALIVE),
+        http_async_client=openai.DefaultAsyncHttpxClient(trust_env=False, limits=no_keepalive),
     )
 
 
-def _wire(model: str, key: str, base_url: str | None, **more: Any) -> ChatOpenAI:
+def _wire(model: str, key: str, base_url: str | None, **more: Any) -> BaseChatModel:
     """Retries are the turn's own: it alone knows what was already shown."""
+    # The OpenAI client takes longer to import than all the rest; here a thread does it, and only where it is needed.
+    from turngraph.llm.wire import TurnChatOpenAI
+
     return TurnChatOpenAI(
         model=model, api_key=SecretStr(key), base_url=base_url, stream_usage=True, max_retries=0, **more
     )

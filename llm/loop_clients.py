@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import openai
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
+from turngraph.llm.sse import SseDecoder
+
 _Model = TypeVar("_Model", bound=BaseChatOpenAI)
 
 
@@ -106,12 +108,20 @@ class _Completions:
                 body=payload,
                 options=options,
                 stream=True,
-                stream_cls=openai.AsyncStream[object],
+                stream_cls=_Stream,
             )
         )
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "_Completions":
         return self
+
+
+class _Stream(openai.AsyncStream[object]):
+    """The SDK's stream with our reader of events."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._decoder = SseDecoder()
 
 
 class _Frames:

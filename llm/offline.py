@@ -7,7 +7,7 @@ request always gives the same message, ids included.
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -20,6 +20,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from turngraph.llm.announce import aannounced, announced
 from turngraph.llm.offline_answer import answer, greeting
 from turngraph.llm.offline_plan import PlannedCall, plan
 from turngraph.llm.offline_reading import read
@@ -74,23 +75,22 @@ class OfflineModel(BaseChatModel):
         stop: list[str] | None = None,  # noqa: ARG002
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _pieces(_respond(messages, kwargs)):
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+    ) -> Generator[ChatGenerationChunk]:
+        return announced(_pieces(_respond(messages, kwargs)), run_manager)
 
-    async def _astream(
+    def _astream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in _pieces(_respond(messages, kwargs)):
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        return aannounced(_at_once(_pieces(_respond(messages, kwargs))), run_manager)
+
+
+async def _at_once(chunks: Generator[ChatGenerationChunk]) -> AsyncGenerator[ChatGenerationChunk]:
+    for chunk in chunks:
+        yield chunk
 
 
 def _respond(messages: Sequence[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
@@ -140,7 +140,7 @@ def _saying(text: str, thought: str) -> AIMessage:
     )
 
 
-def _pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+def _pieces(message: AIMessage) -> Generator[ChatGenerationChunk]:
     """The message word by word. Law: the pieces, added up, are the message."""
     for each in _words(message.additional_kwargs["reasoning_content"]):
         yield _chunk(content="", additional_kwargs={"reasoning_content": each})

@@ -1,7 +1,6 @@
 """What one chunk or message of any LangChain model says, channel by channel; the only place that looks at its shape."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -17,7 +16,8 @@ PROVIDER = "turngraph"
 """`model_provider` of our messages: under any other name LangChain reads blocks in that provider's own way, and with
 `openai` it leaves reasoning out."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+CHOICE = "turngraph_choice"
+"""Key of a chunk's generation info: the number of the choice that it is part of."""
 
 _PRIVATE = frozenset({"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "parsed"})
 """Additional kwargs that are read here and stored in another form."""
@@ -36,9 +36,10 @@ _LABELS = frozenset({"id", "type", "name", "role", "format", "signature"})
 
 @dataclass(frozen=True)
 class Piece:
-    """One chunk taken apart. `fragments` are parts of streamed calls, `calls` whole ones.
+    """One chunk taken apart, its text as it came. `fragments` are parts of streamed calls, `calls` whole ones.
 
-    `blocks` is the content as it came where it holds something sealed by its provider, else empty.
+    `blocks` is the content as it came where it holds something sealed by its provider, else empty. `choice` numbers
+    the answer where the provider writes several at once, None where it does not say.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Piece:
     extra: dict[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] | None = None
     blocks: list[Any] = field(default_factory=list)
+    choice: int | None = None
 
 
 def read_piece(generation: ChatGeneration) -> Piece:
@@ -65,23 +67,18 @@ def read_piece(generation: ChatGeneration) -> Piece:
     if not any(kind == "reasoning" and text for kind, text in parts):
         parts.insert(0, ("reasoning", _kwargs_reasoning(kwargs)))
     streamed = isinstance(message, AIMessageChunk)
+    info = dict(generation.generation_info or {})
+    choice = info.pop(CHOICE, None)
     return Piece(
-        parts=[(kind, clean_text(text)) for kind, text in parts if text],
+        parts=[(kind, text) for kind, text in parts if text],
         fragments=_fragments(message) if streamed else [],
         calls=[] if streamed else from_langchain(message),  # type: ignore[arg-type]
-        metadata=_plain({**message.response_metadata, **(generation.generation_info or {})}),
+        metadata=_plain({**message.response_metadata, **info}),
         extra=_plain({key: value for key, value in kwargs.items() if key not in _PRIVATE}),
         usage=getattr(message, "usage_metadata", None),
         blocks=blocks,
+        choice=choice,
     )
-
-
-def clean_text(text: str) -> str:
-    """The text without NUL and lone surrogates; a pair of surrogates becomes its character."""
-    if not _UNSTORABLE.search(text):
-        return text
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return joined.replace("\0", "")
 
 
 def is_sealed(blocks: Iterable[Any]) -> bool:

@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
+from turngraph.llm.adapters import is_wired
 from turngraph.llm.assemble import Reading, TextCalls
 from turngraph.llm.binding import names_of, provider_of, schemas_of, streams, unbound
 from turngraph.llm.profile import model_name
 from turngraph.llm.request import ModelRequest, Terms, with_fields
 from turngraph.llm.text_prompt import render_for_text, tools_prompt
-from turngraph.llm.wire import TurnChatOpenAI, WireOptions
 from turngraph.state.settings import ModelProfile
+
+if TYPE_CHECKING:
+    from turngraph.llm.wire import TurnChatOpenAI, WireOptions
 
 
 class ToolsNotBoundError(Exception):
@@ -34,11 +37,11 @@ class Prepared:
 
 def prepare(model: BaseChatModel, request: ModelRequest, terms: Terms, profile: ModelProfile) -> Prepared:
     """Raises ToolsNotBoundError where the model takes no tools, else what its `bind_tools` raises."""
-    wired = isinstance(model, TurnChatOpenAI)
+    wired = is_wired(model)
     name = model_name(model)
     provider = provider_of(model)
     model = with_fields(model, request, terms)
-    if isinstance(model, TurnChatOpenAI):
+    if is_wired(model):
         model = model.with_options(_wire_options(model, request, terms))
     model, kwargs = _bound(model, request, terms)
     reading = Reading(
@@ -88,7 +91,9 @@ def _none_for(model: BaseChatModel) -> Any:
     return {"type": "none"} if "Anthropic" in type(model).__name__ else "none"
 
 
-def _wire_options(model: TurnChatOpenAI, request: ModelRequest, terms: Terms) -> WireOptions:
+def _wire_options(model: "TurnChatOpenAI", request: ModelRequest, terms: Terms) -> "WireOptions":
+    from turngraph.llm.wire import WireOptions
+
     dropped = set(terms.dropped)
     if not terms.temperature:
         dropped.add("temperature")

@@ -1,6 +1,7 @@
 """What one model call is asked for, and the terms under which an attempt sends it: pure, but for the model's copy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +33,7 @@ class ModelRequest:
     `idle_timeout` is seconds without a chunk, `window` tokens. `estimate` counts tokens where usage is missing.
     `reshape` gives the messages again once the profile has changed; without it a refused shape is an error.
     `hidden` keeps the call out of every stream. `trace` is metadata of the call's run, `run_name` its name in traces.
+    In `hushed` the provider's errors pass before anybody, tracers included, is told of them.
     """
 
     messages: Sequence[BaseMessage]
@@ -52,6 +54,7 @@ class ModelRequest:
     hidden: bool = False
     trace: Mapping[str, Any] = field(default_factory=dict)
     run_name: str | None = None
+    hushed: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)

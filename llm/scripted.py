@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
+from turngraph.llm.announce import aannounced, announced
 from turngraph.llm.scripted_reply import ScriptedReply, arrival
 
 __all__ = ["ScriptExhaustedError", "ScriptedModel", "ScriptedReply", "ScriptedRequest"]
@@ -182,32 +183,38 @@ class ScriptedModel(BaseChatModel):
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        number, step = self._ask(messages, stop, True, kwargs)
-        made = arrival(_resolved(step, messages), number)
-        reply = made.reply
-        for at, chunk in enumerate(made.chunks):
-            time.sleep(reply.chunk_delay if at else reply.delay)
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-        if reply.fault is not None:
-            raise reply.fault
+    ) -> Generator[ChatGenerationChunk]:
+        return announced(self._chunks(messages, stop, kwargs), run_manager)
 
-    async def _astream(
+    def _astream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        return aannounced(self._achunks(messages, stop, kwargs), run_manager)
+
+    def _chunks(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> Generator[ChatGenerationChunk]:
+        number, step = self._ask(messages, stop, True, kwargs)
+        made = arrival(_resolved(step, messages), number)
+        reply = made.reply
+        for at, chunk in enumerate(made.chunks):
+            time.sleep(reply.chunk_delay if at else reply.delay)
+            yield chunk
+        if reply.fault is not None:
+            raise reply.fault
+
+    async def _achunks(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> AsyncGenerator[ChatGenerationChunk]:
         number, step = self._ask(messages, stop, True, kwargs)
         made = arrival(await _aresolved(step, messages), number)
         reply = made.reply
         for at, chunk in enumerate(made.chunks):
             await asyncio.sleep(reply.chunk_delay if at else reply.delay)
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
         if reply.fault is not None:
             raise reply.fault

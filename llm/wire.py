@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, model_validator
 
 from turngraph.llm.loop_clients import loop_clients
-from turngraph.llm.pieces import PROVIDER, clean_text, usage_metadata
+from turngraph.llm.pieces import CHOICE, PROVIDER, usage_metadata
 from turngraph.llm.usage import UsageMeter
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -37,7 +37,7 @@ class WireOptions:
 
 
 class TurnChatOpenAI(ChatOpenAI):
-    """A ChatOpenAI whose chunks hold all that came.
+    """A ChatOpenAI whose chunks hold all that came, as it came: a character may be split over two of them.
 
     Reasoning in any of its fields is in `additional_kwargs["reasoning_content"]`, OpenRouter's details beside it;
     fragments of calls come through without index, id or name; usage is read from every place where servers put it.
@@ -93,9 +93,10 @@ class TurnChatOpenAI(ChatOpenAI):
     ) -> ChatGenerationChunk | None:
         if "choices" not in chunk and "usage" not in chunk:
             return super()._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info)
-        choices = chunk.get("choices") or []
-        choice: Mapping[str, Any] = choices[0] if choices and isinstance(choices[0], Mapping) else {}
+        choice = _choice_of(chunk)
         info = dict(base_generation_info or {})
+        if (index := choice.get("index")) is not None and isinstance(index, int):
+            info[CHOICE] = index
         if finish := choice.get("finish_reason"):
             info["finish_reason"] = finish
             info.update({key: chunk[key] for key in ("system_fingerprint", "service_tier") if chunk.get(key)})
@@ -103,7 +104,8 @@ class TurnChatOpenAI(ChatOpenAI):
                 info["model_name"] = chunk["model"]
         if choice.get("logprobs"):
             info["logprobs"] = choice["logprobs"]
-        said = choice.get("delta") or choice.get("message") or {}
+        # Beside a delta, even an empty one, a message repeats what was streamed.
+        said = choice["message"] if choice.get("delta") is None and "message" in choice else choice.get("delta")
         message = _chunk_of(said if isinstance(said, Mapping) else {})
         message.usage_metadata = usage_of(chunk)
         return ChatGenerationChunk(message=message, generation_info=info or None)
@@ -114,10 +116,9 @@ class TurnChatOpenAI(ChatOpenAI):
         if not isinstance(response, dict | openai.BaseModel):
             return super()._create_chat_result(response, generation_info)
         body = response if isinstance(response, dict) else response.model_dump(warnings=False)
-        choices = body.get("choices")
-        if body.get("error") or not choices:
+        choice = _choice_of(body)
+        if body.get("error") or not choice:
             return super()._create_chat_result(response, generation_info)
-        choice = choices[0]
         message = _message_of(choice.get("message") or {})
         message.usage_metadata = usage_of(body)
         info = {**(generation_info or {}), "finish_reason": choice.get("finish_reason")}
@@ -157,19 +158,29 @@ def reasoning_fields(message: AIMessage) -> dict[str, Any]:
 def usage_of(frame: Mapping[str, Any]) -> Any:
     """The usage that a frame or a whole answer names, at any of the places known; None where it names none."""
     meter = UsageMeter()
-    choices = frame.get("choices") or [None]
-    first = choices[0] if isinstance(choices[0], Mapping) else {}
     groq = frame.get("x_groq")
-    for found in (frame.get("usage"), first.get("usage"), groq.get("usage") if isinstance(groq, Mapping) else None):
+    for found in (
+        frame.get("usage"),
+        _choice_of(frame).get("usage"),
+        groq.get("usage") if isinstance(groq, Mapping) else None,
+    ):
         meter.observe(found if isinstance(found, Mapping) else None)
     return usage_metadata(meter.result(lambda: (0, 0))) if meter.reported else None
+
+
+def _choice_of(frame: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice of a frame by its index, however they are ordered; empty where there is none."""
+    found = frame.get("choices")
+    choices = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    numbered = [each for each in choices if isinstance(each.get("index"), int)]
+    return min(numbered, key=lambda each: int(each["index"])) if numbered else choices[0] if choices else {}
 
 
 def _reasoning_kwargs(said: Mapping[str, Any]) -> dict[str, Any]:
     kwargs: dict[str, Any] = {}
     for name in REASONING_FIELDS:
         if isinstance(value := said.get(name), str) and value:
-            kwargs["reasoning_content"] = clean_text(value)
+            kwargs["reasoning_content"] = value
             if name != REASONING_FIELDS[0]:
                 # An object, because LangChain joins the texts of chunks.
                 kwargs["reasoning_fields"] = {name: True}
@@ -186,7 +197,7 @@ def _content_of(said: Mapping[str, Any]) -> str | list[Any]:
         return [each for each in content if isinstance(each, str) or _is_block(each)]
     text = content if isinstance(content, str) else ""
     refusal = said.get("refusal")
-    return clean_text(text or (refusal if isinstance(refusal, str) else ""))
+    return text or (refusal if isinstance(refusal, str) else "")
 
 
 def _is_block(value: Any) -> bool:
@@ -249,7 +260,7 @@ def _function(function: Any) -> tuple[str | None, str | None]:
     arguments = function.get("arguments")
     if arguments is not None and not isinstance(arguments, str):
         arguments = json.dumps(arguments)
-    return _str(function.get("name")), None if arguments is None else clean_text(arguments)
+    return _str(function.get("name")), arguments
 
 
 def _index(value: Any) -> int | str | None:
@@ -257,4 +268,4 @@ def _index(value: Any) -> int | str | None:
 
 
 def _str(value: Any) -> str | None:
-    return clean_text(value) if isinstance(value, str) else None
+    return value if isinstance(value, str) else None

@@ -14,6 +14,7 @@ from turngraph.nodes.belt import Belt, belt_of
 from turngraph.nodes.closing import finishing_text, gathered
 from turngraph.nodes.compaction import make_room
 from turngraph.nodes.model_call import Answered, CallPlan, Failed, Stopped, Tape, call_model, error_info, models_so_far
+from turngraph.nodes.over_window import over_window
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.receipts import kept_context
 from turngraph.nodes.rules import AskAgain, EmptyTwice, FinishTurn, RoundFacts, RunTools, decide_round, spent_budget
@@ -60,6 +61,7 @@ async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
     """
     if not (visit.scope.continued and visit.can_pause):
         return None
+    visit.scope.claimed = frozenset(await visit.journal.lookup(visit.thread, visit.turn_id))
     for record in await visit.journal.open_turns(visit.thread):
         if record["turn_id"] != visit.turn_id or "batch" not in record:
             continue
@@ -217,9 +219,16 @@ async def _failed(state: TurnState, visit: Visit, outcome: Failed) -> Update:
     results = gathered(state["messages"], visit.turn_id)
     reason: StopReason = "context_window" if outcome.fault.kind == "overflow" else "provider_error"
     uncounted = visit.progress["uncounted"] + 1
-    changes: dict[str, Any] = {"reason": reason, "error": error, "next": "forced", "uncounted": uncounted}
+    changes: dict[str, Any] = {
+        "reason": reason,
+        "error": error,
+        "next": "forced",
+        "uncounted": uncounted,
+        "context": kept_context(outcome.seen.report),
+    }
     if reason == "context_window":
-        text = last_visible_text(state["messages"], visit.turn_id) or texts.fallback(reason, results)
+        told = f"{texts.fallback(reason, results)}\n{texts.after_overflow(over_window(outcome.seen.report))}"
+        text = last_visible_text(state["messages"], visit.turn_id) or told
         changes |= {"next": "final", "final": {"kind": "text", "text": text}}
     elif visit.progress["rounds"] == 0 and not kept:
         await visit.journal.update_turn(visit.thread, visit.turn_id, {"error": error, "reason": reason})

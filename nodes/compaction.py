@@ -14,13 +14,14 @@ from turngraph.llm.profile import effective_profile
 from turngraph.nodes.belt import Belt
 from turngraph.nodes.model_call import Tape
 from turngraph.nodes.parts import Visit
+from turngraph.nodes.terms import terms_of
 from turngraph.nodes.trace import trace_of
 from turngraph.state.anchors import SummaryAnchor
 from turngraph.state.channels import Progress
 from turngraph.state.events import Emit
 from turngraph.state.receipt import Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW, TurnSettings
-from turngraph.tools.redact import redact
+from turngraph.tools.redact import hushed, redact
 
 MAX_SUMMARY_CALLS = 2
 """In one turn, those that gave nothing included."""
@@ -44,21 +45,12 @@ async def make_room(visit: Visit, tape: Tape, belt: Belt, emit: Emit) -> list[Su
     made: list[SummaryAnchor] = []
     while visit.progress.get("summary_calls", 0) < MAX_SUMMARY_CALLS:
         model, _ = await visit.model()
-        settings = visit.windowed(model)
-        plan = plan_compaction(
-            tape.messages,
-            tape.anchors,
-            settings,
-            belt.offered,
-            blocks=belt.blocks,
-            profile=effective_profile(model, settings.model_profile),
-            calibration=visit.progress.get("calibration", 1.0),
-        )
+        plan = plan_compaction(tape.messages, tape.anchors, terms_of(visit, model, belt))
         left = visit.time_left()
         if plan is None or left == 0.0:
             break
         seconds = SUMMARY_SECONDS if left is None else min(SUMMARY_SECONDS, left)
-        written = await write_summary(model, settings, plan, seconds, trace_of(visit, "summary"))
+        written = await write_summary(model, visit.windowed(model), plan, seconds, trace_of(visit, "summary"))
         _count(visit, written)
         if written.anchor is None:
             break
@@ -101,6 +93,7 @@ async def write_summary(
         hidden=True,
         trace=trace or {},
         run_name="turngraph summary",
+        hushed=hushed,
     )
     try:
         async with asyncio.timeout(seconds):

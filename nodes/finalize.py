@@ -6,11 +6,15 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AIMessage, AnyMessage
 
 from turngraph.nodes import texts
-from turngraph.nodes.closing import close_calls, finishing_text, gathered, marks_of, of_turn
+from turngraph.nodes.closing import close_calls, finishing_text, gathered, marks_of, of_turn, open_message
+from turngraph.nodes.dropped import leave_cancelled, leave_place
+from turngraph.nodes.earlier import journal_outcomes
 from turngraph.nodes.parts import Visit
-from turngraph.nodes.queued import forget_held
+from turngraph.nodes.place import Place
+from turngraph.nodes.queued import forget_held, release_untold, taken_here
 from turngraph.nodes.receipts import make_receipt, status_of
 from turngraph.state.channels import Progress, TurnState, Update
+from turngraph.state.receipt import TurnReceipt
 from turngraph.state.words import StopReason, ToolStatus
 
 _CLOSING: dict[StopReason, tuple[ToolStatus, str]] = {
@@ -25,6 +29,8 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     reason: StopReason = progress.get("reason", "max_rounds")
     closing = _CLOSING.get(reason, ("cancelled", texts.not_run(reason)))
     outcomes = (state.get("batch") or {}).get("outcomes", {})
+    if reason == "cancelled" and open_message(tape, visit.turn_id) is not None:
+        outcomes = {**await journal_outcomes(visit, visit.turn_id), **outcomes}
     closed = close_calls(tape, visit.turn_id, outcomes, closing)
     answer, spoken = _answer(tape, progress, reason)
     added: list[AnyMessage] = [*closed]
@@ -42,6 +48,8 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     await forget_held(visit, state)
     receipt = make_receipt(visit.progress, reason, status_of(reason), visit.seconds())
     await visit.journal.update_turn(visit.thread, visit.turn_id, {"finished": True})
+    if (place := visit.place) is not None:
+        await _leave(state, visit, place, added, receipt)
     visit.emit(number)("turn_finished", receipt=receipt)
     return {
         **update,
@@ -52,6 +60,19 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
         "progress": {"turn_id": visit.turn_id, "phase": "closed"},
         "batch": None,
     }
+
+
+async def _leave(
+    state: TurnState, visit: Visit, place: Place, added: list[AnyMessage], receipt: TurnReceipt
+) -> None:
+    """A turn inside another graph: its messages are that one's now, or lost with it if the run was cancelled."""
+    if receipt["status"] != "cancelled":
+        await release_untold(visit, place, state)
+        await leave_place(visit, place)
+        return
+    taken = await taken_here(visit, place)
+    mine = {message.id for message in of_turn(state["messages"], visit.turn_id)}
+    await leave_cancelled(visit, place, [*(m for m in state["messages"] if m.id in mine | taken), *added], receipt)
 
 
 def _answer(tape: list[AnyMessage], progress: Progress, reason: StopReason) -> tuple[str, bool]:

@@ -7,7 +7,6 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from turngraph.context.fold import plan_fold
 from turngraph.context.turns import last_visible_text
-from turngraph.llm.profile import effective_profile
 from turngraph.nodes import texts
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.call_llm import note
@@ -15,6 +14,7 @@ from turngraph.nodes.closing import of_turn
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.queued import remove_when_saved, take_queued
 from turngraph.nodes.rules import EndNow, ForceFinish, GoOn, decide_fold
+from turngraph.nodes.terms import terms_of
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.tools.policy import policy_of
@@ -96,18 +96,8 @@ def _fold(visit: Visit, state: TurnState, point: dict[str, str]) -> FoldAnchor:
 async def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor]:
     """An automatic fold of old closed results, where the request that comes next takes too much of the room."""
     model, _ = await visit.model()
-    settings = visit.windowed(model)
-    belt = belt_of(visit, state)
-    anchors = [*state.get("anchors", []), *new]
-    planned = plan_fold(
-        state["messages"],
-        anchors,
-        settings,
-        belt.offered,
-        blocks=belt.blocks,
-        profile=effective_profile(model, settings.model_profile),
-        calibration=visit.progress.get("calibration", 1.0),
-    )
+    terms = terms_of(visit, model, belt_of(visit, state))
+    planned = plan_fold(state["messages"], [*state.get("anchors", []), *new], terms)
     if planned is None:
         return []
     visit.emit(visit.shown)("checkpoint_folded", call_id="", folded=len(planned.get("message_ids", [])))

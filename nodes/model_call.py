@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
@@ -14,8 +14,10 @@ from turngraph.context.tokens import warm_up
 from turngraph.llm.call import CallFailed, ModelRequest, RoundResult, StreamProgress, stream_round
 from turngraph.llm.fault_overflow import stated_limit
 from turngraph.llm.profile import effective_profile
+from turngraph.nodes import texts
 from turngraph.nodes.belt import Belt
-from turngraph.nodes.emit import DeltaEvents
+from turngraph.nodes.emit import DeltaEvents, later_here
+from turngraph.nodes.over_window import over_window
 from turngraph.nodes.parts import Visit
 from turngraph.nodes.trace import trace_of
 from turngraph.state.anchors import Anchor
@@ -24,7 +26,7 @@ from turngraph.state.errors import ProviderFault
 from turngraph.state.events import Emit
 from turngraph.state.receipt import ErrorInfo, Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW, ModelProfile, TurnSettings
-from turngraph.tools.redact import describe_error
+from turngraph.tools.redact import describe_error, hushed
 
 SURE_OF_STATED = 0.9
 """How much of a window that a provider names is used: its tokens are not counted as ours are."""
@@ -45,7 +47,10 @@ class Answered:
 
 @dataclass(frozen=True)
 class Failed:
-    """Every try failed; `partial` is what was streamed before the stream broke."""
+    """Every try failed; `partial` is what was streamed before the stream broke.
+
+    `seen` is the first view that did not fit its window, by our own count, or else the last one that was sent.
+    """
 
     fault: ProviderFault
     error: BaseException
@@ -53,6 +58,7 @@ class Failed:
     anchors: list[Anchor]
     models: list[str]
     usage: Usage
+    seen: View
 
 
 @dataclass(frozen=True)
@@ -129,18 +135,18 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
     failure: CallFailed | None = None
     overflowed = False
     deadline = None if plan.seconds is None else asyncio.get_running_loop().time() + plan.seconds
+    tries = _Tries(visit, tape, plan, emit)
     candidates = [await visit.model(), *await visit.fallbacks()]
     for model, name in candidates:
         settings = visit.windowed(model)
         for _attempt in range(2):
             progress = StreamProgress()
-            deltas = DeltaEvents(emit, visit.settings.stream_interval_ms)
             tried = [*tried, name] if name not in tried else tried
             try:
-                async with asyncio.timeout_at(deadline):
-                    result, seen = await _one(visit, tape, plan, model, settings, progress, deltas, emit)
+                with DeltaEvents(emit, visit.settings.stream_interval_ms, later=later_here()) as deltas:
+                    async with asyncio.timeout_at(deadline):
+                        result = await tries.once(model, settings, progress, deltas)
             except (asyncio.CancelledError, TimeoutError) as stop:
-                deltas.flush()
                 why: Literal["max_seconds", "cancelled"] = (
                     "max_seconds" if isinstance(stop, TimeoutError) else "cancelled"
                 )
@@ -148,30 +154,28 @@ async def call_model(visit: Visit, tape: Tape, plan: CallPlan, emit: Emit) -> Ca
                 usage = usage if partial is None else add_usage(usage, partial.usage)
                 return Stopped(why, partial, tape.anchors[before:], tried, usage)
             except CallFailed as failed:
-                deltas.flush()
                 failure, usage = failed, add_usage(usage, failed.usage)
                 if failed.fault.kind != "overflow" or overflowed:
                     break
             else:
-                deltas.flush()
                 usage = add_usage(usage, result.usage)
                 if not result.overflow or result.message.text:
-                    return Answered(result, seen, tape.anchors[before:], tried, usage)
+                    return Answered(result, tries.views[-1], tape.anchors[before:], tried, usage)
                 if overflowed:
-                    return _silent(tape.anchors[before:], tried, usage)
+                    return _silent(tape.anchors[before:], tried, usage, tries.blamed)
             overflowed = True
             settings = _smaller(settings, failure)
         if failure is not None and (failure.partial is not None or failure.fault.kind == "overflow"):
             break
     assert failure is not None, "every try that did not answer failed"
     error = failure.__cause__ or failure
-    return Failed(failure.fault, error, failure.partial, tape.anchors[before:], tried, usage)
+    return Failed(failure.fault, error, failure.partial, tape.anchors[before:], tried, usage, tries.blamed)
 
 
-def _silent(anchors: list[Anchor], tried: list[str], usage: Usage) -> Failed:
+def _silent(anchors: list[Anchor], tried: list[str], usage: Usage, seen: View) -> Failed:
     """The model cut its input twice without raising an error."""
     error = RuntimeError("The conversation does not fit the model, which cut it silently.")
-    return Failed(ProviderFault("overflow"), error, None, anchors, tried, usage)
+    return Failed(ProviderFault("overflow"), error, None, anchors, tried, usage, seen)
 
 
 def _smaller(settings: TurnSettings, failure: CallFailed | None) -> TurnSettings:
@@ -182,42 +186,58 @@ def _smaller(settings: TurnSettings, failure: CallFailed | None) -> TurnSettings
     return settings.model_copy(update={"context_window": max(MIN_CONTEXT_WINDOW, real)})
 
 
-async def _one(
-    visit: Visit,
-    tape: Tape,
-    plan: CallPlan,
-    model: BaseChatModel,
-    settings: TurnSettings,
-    progress: StreamProgress,
-    deltas: DeltaEvents,
-    emit: Emit,
-) -> tuple[RoundResult, View]:
-    """One try with one model: view, request, stream."""
-    profile = effective_profile(model, settings.model_profile)
-    views = [make_view(visit, tape, plan.belt, settings, profile)]
-    report_cuts(emit, views[0])
+@dataclass
+class _Tries:
+    """The tries of one call: what they are made from, and the views that they sent, newest last."""
 
-    def reshape(learned: ModelProfile) -> list[BaseMessage]:
-        views.append(make_view(visit, tape, plan.belt, settings, learned))
-        return views[-1].messages
+    visit: Visit
+    tape: Tape
+    plan: CallPlan
+    emit: Emit
+    views: list[View] = field(default_factory=list)
 
-    request = ModelRequest(
-        messages=views[0].messages,
-        tools=plan.belt.offered,
-        tool_choice=plan.tool_choice,
-        temperature=settings.temperature,
-        max_output_tokens=settings.max_output_tokens,
-        profile=profile,
-        text_tools=settings.text_tools,
-        taken_ids=taken_ids(tape.messages),
-        max_retries=settings.max_retries if plan.retries is None else plan.retries,
-        estimate=count_tokens,
-        window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
-        response_format=visit.parts.response_format,
-        reshape=reshape,
-        trace=trace_of(visit, "round" if plan.tool_choice == "auto" else "forced_finish", views[0]),
-    )
-    return await stream_round(model, request, deltas, progress), views[-1]
+    async def once(
+        self, model: BaseChatModel, settings: TurnSettings, progress: StreamProgress, deltas: DeltaEvents
+    ) -> RoundResult:
+        """One try with one model: view, request, stream."""
+        profile = effective_profile(model, settings.model_profile)
+        first = self._see(settings, profile)
+        plan = self.plan
+        request = ModelRequest(
+            messages=first.messages,
+            tools=plan.belt.offered,
+            tool_choice=plan.tool_choice,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
+            profile=profile,
+            text_tools=settings.text_tools,
+            taken_ids=taken_ids(self.tape.messages) | self.visit.scope.claimed,
+            max_retries=settings.max_retries if plan.retries is None else plan.retries,
+            estimate=count_tokens,
+            window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
+            response_format=self.visit.parts.response_format,
+            reshape=lambda learned: self._see(settings, learned).messages,
+            trace=trace_of(self.visit, "round" if plan.tool_choice == "auto" else "forced_finish", first),
+            run_name=None if plan.tool_choice == "auto" else "turngraph forced finish",
+            hushed=hushed,
+        )
+        return await stream_round(model, request, deltas, progress)
+
+    @property
+    def blamed(self) -> View:
+        """The view that shows best why nothing came of the call."""
+        return next((view for view in self.views if over_window(view.report)), self.views[-1])
+
+    def _see(self, settings: TurnSettings, profile: ModelProfile) -> View:
+        """The next view; says what it leaves out, and once that it does not fit."""
+        seen = make_view(self.visit, self.tape, self.plan.belt, settings, profile)
+        report_cuts(self.emit, seen)
+        known = [self.visit.progress.get("context", {}), *(view.report for view in self.views)]
+        over = over_window(seen.report)
+        if over is not None and not any(map(over_window, known)):
+            self.emit("notice", code=f"{over.part}_over_window", text=texts.does_not_fit(over))
+        self.views.append(seen)
+        return seen
 
 
 def models_so_far(progress: Progress, outcome: CallOutcome) -> list[str]:

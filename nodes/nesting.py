@@ -1,5 +1,7 @@
 """A turn that a tool of another turn runs: its own settings, under the outer turn's permissions."""
 
+import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,24 @@ _outer: ContextVar[Outer | None] = ContextVar("turngraph_outer_turn", default=No
 def enter_tools(context: Any, settings: TurnSettings) -> None:
     """Says, to what the current context starts, that it runs inside a tool of a turn with these settings."""
     _outer.set(Outer(context, settings))
+
+
+_asked: ContextVar[bool] = ContextVar("turngraph_asked_by_a_tool", default=False)
+
+
+@contextlib.contextmanager
+def answering_only() -> Iterator[None]:
+    """Says, to what the block starts, that it answers the one question of a tool's call."""
+    token = _asked.set(True)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def is_asked() -> bool:
+    """Whether this turn only answers the question of a tool's call."""
+    return _asked.get()
 
 
 def outer_turn() -> Outer | None:

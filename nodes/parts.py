@@ -16,6 +16,7 @@ from turngraph.llm.loading import model_window, resolve_model
 from turngraph.llm.structured import OutputFormat
 from turngraph.nodes.emit import emitter
 from turngraph.nodes.nesting import outer_turn
+from turngraph.nodes.place import Place, place_of
 from turngraph.nodes.progress import whole
 from turngraph.nodes.scope import RunScope, current_scope
 from turngraph.state.anchors import TurnAnchor
@@ -100,6 +101,11 @@ class Visit:
     @property
     def turn_id(self) -> str:
         return self.progress["turn_id"]
+
+    @property
+    def place(self) -> Place | None:
+        """Where the turn stands inside another graph, and can be found again; None for a run of its own."""
+        return place_of(self.config.get("configurable", {})) if self.can_pause else None
 
     @property
     def shown(self) -> int:

@@ -9,7 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.runtime import get_runtime
 
 from turngraph.context.tokens import warm_up
+from turngraph.llm.loading import ModelLoadError
 from turngraph.nodes.closing import marks_of
+from turngraph.nodes.dropped import Dropped, enter_place, find_dropped
 from turngraph.nodes.earlier import close_earlier
 from turngraph.nodes.parts import TurnParts, Visit, settings_of_run
 from turngraph.nodes.progress import whole
@@ -17,8 +19,10 @@ from turngraph.nodes.queued import remove_when_saved, take_queued
 from turngraph.state.anchors import TurnAnchor
 from turngraph.state.channels import Progress, TurnState, Update
 from turngraph.state.errors import InputError
+from turngraph.state.receipt import ErrorInfo
 from turngraph.state.settings import TurnSettings
 from turngraph.state.words import STATE_VERSION
+from turngraph.tools.redact import describe_error
 
 SEED_SECONDS = 10.0
 SEED_CHARACTERS = 8_000
@@ -27,50 +31,85 @@ SEED_CHARACTERS = 8_000
 async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     """Opens a turn. Entered at a new user message only: a resumed or continued run goes on where it stopped.
 
-    Raises InputError when there is nothing to answer.
+    Raises InputError when there is nothing to answer, and ModelLoadError.
     """
     await warm_up()
-    queued = await take_queued(visit, state, saved=True)
-    first, last = turn_input([*state.get("messages", []), *queued], visit.anchor)
+    dropped = await _dropped_before(visit, state)
+    queued = await take_queued(visit, state, saved=True, restored=dropped.messages, dead=dropped.dead)
+    first, last = turn_input([*state.get("messages", []), *queued], visit.anchor or dropped.known)
     turn_id = _turn_id(visit, last, len(state.get("anchors", [])))
     records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
     mine = records.pop(turn_id, None)
     earlier = await close_earlier(state, visit, records)
     settings = settings_of_run(get_runtime().context)
     visit.settings, visit.progress = settings, fresh_progress(turn_id, settings)
-    _, name = await visit.model()
-    emit = visit.emit(0)
-    anchor: TurnAnchor = {
-        "id": f"turn-{turn_id}",
-        "kind": "turn",
-        "version": STATE_VERSION,
-        "turn_id": turn_id,
-        "first_message_id": first.id or "",
-        "last_message_id": last.id or "",
-        "seed": "",
-        "settings": settings.stored(),
-        "model": name,
-    }
-    await visit.journal.open_turn(visit.thread, turn_id, {**(mine or {}), "model": name, "anchor": {**anchor}})
-    visit.scope.continued = mine is not None
-    emit("turn_started", model=name, thread_id=visit.thread)
-    if name == "offline" and settings.model is None:
-        emit("notice", code="offline_model", text="No model is configured: the built-in offline model answers.")
-    for field, names in visit.parts.unknown_names(settings).items():
-        emit("notice", code="unknown_name", text=f"{field} names what this graph does not have: {', '.join(names)}.")
+    anchor = await _open_turn(visit, mine, first, last)
+    name = anchor["model"]
+    _announce(visit, name)
     anchor["seed"] = await seeds(visit.parts, first.text)
     progress: Progress = {**visit.progress, "models": [name], "seconds": visit.seconds()}
     remove_when_saved(visit, queued)
     return {
-        "messages": [*earlier.messages, *queued],
-        "anchors": [*earlier.anchors, anchor],
-        "receipts": earlier.receipts,
+        "messages": [*dropped.messages, *earlier.messages, *queued],
+        "anchors": [*dropped.anchors, *earlier.anchors, anchor],
+        "receipts": [*dropped.receipts, *earlier.receipts],
         "progress": progress,
         "batch": None,
         "answer": "",
         "receipt": {},
         "structured": None,
     }
+
+
+async def _dropped_before(visit: Visit, state: TurnState) -> Dropped:
+    """What the graph around this turn dropped of earlier ones; says there that this one begins."""
+    if (place := visit.place) is None:
+        return Dropped()
+    dropped = await find_dropped(visit, place, state)
+    await enter_place(visit, place, state.get("messages", []))
+    return dropped
+
+
+async def _open_turn(
+    visit: Visit, mine: dict[str, Any] | None, first: BaseMessage, last: BaseMessage
+) -> TurnAnchor:
+    """The turn's anchor, and its record in the journal. `mine` is the record that it had before a crash or a failure.
+
+    Raises ModelLoadError; the record then says so, for the receipt that the next turn writes.
+    """
+    anchor: TurnAnchor = {
+        "id": f"turn-{visit.turn_id}",
+        "kind": "turn",
+        "version": STATE_VERSION,
+        "turn_id": visit.turn_id,
+        "first_message_id": first.id or "",
+        "last_message_id": last.id or "",
+        "seed": "",
+        "settings": visit.settings.stored(),
+        "model": "",
+    }
+    record = {key: value for key, value in (mine or {}).items() if key not in ("error", "reason")}
+    try:
+        _, anchor["model"] = await visit.model()
+    except ModelLoadError as error:
+        info: ErrorInfo = {"type": type(error).__name__, "message": describe_error(error), "retryable": False}
+        failed = {**record, "anchor": {**anchor}, "error": info, "reason": "provider_error"}
+        await visit.journal.open_turn(visit.thread, visit.turn_id, failed)
+        raise
+    record |= {"model": anchor["model"], "anchor": {**anchor}}
+    await visit.journal.open_turn(visit.thread, visit.turn_id, record)
+    visit.scope.continued = mine is not None
+    return anchor
+
+
+def _announce(visit: Visit, model: str) -> None:
+    """Says that the turn has started, and what of its settings will have no effect."""
+    emit = visit.emit(0)
+    emit("turn_started", model=model, thread_id=visit.thread)
+    if model == "offline" and visit.settings.model is None:
+        emit("notice", code="offline_model", text="No model is configured: the built-in offline model answers.")
+    for field, names in visit.parts.unknown_names(visit.settings).items():
+        emit("notice", code="unknown_name", text=f"{field} names what this graph does not have: {', '.join(names)}.")
 
 
 def _turn_id(visit: Visit, last: BaseMessage, anchors: int) -> str:
@@ -103,7 +142,7 @@ def _unclaimed(tape: Sequence[BaseMessage], anchor: TurnAnchor | None) -> list[B
     for at, message in enumerate(tape):
         turn_id = marks_of(message).get("turn_id")
         mine = turn_id is not None and (anchor is None or turn_id == anchor["turn_id"])
-        late = mine and isinstance(message, ToolMessage)
+        late = mine and (isinstance(message, ToolMessage) or "question" in marks_of(message))
         if message.id == known.get("last_message_id") or (mine and not late):
             start = at + 1
     return [message for message in tape[start:] if not marks_of(message)]

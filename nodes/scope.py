@@ -3,10 +3,13 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 
 
 @dataclass(eq=False)
@@ -22,6 +25,8 @@ class RunScope:
     """Nodes entered so far; a run that continues another one enters its first node with 1."""
     continued: bool = True
     """Whether the turn was begun by another run, and this one has not yet caught up with what the journal knows."""
+    claimed: frozenset[str] = frozenset()
+    """The ids of calls that other runs of the turn made: a checkpoint may hold none of them."""
     leased: bool = False
     """Whether this run, or the one that it is part of, holds the lease of its thread."""
     nested: bool = False
@@ -30,6 +35,10 @@ class RunScope:
     """The lease that the first node took."""
     lost: bool = False
     """Whether another runner took the lease over: this run may not write any more."""
+    values_at: Callable[[RunnableConfig], Awaitable[Mapping[str, Any]]] | None = None
+    """Reads the state that this graph saved in another place of a thread; the config names the checkpointer, too."""
+    checkpoint_at: Callable[[RunnableConfig], Awaitable[CheckpointTuple | None]] | None = None
+    """Reads a checkpoint of the graph around this one; without an id in the config the newest."""
     when_saved: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     """What is to be done once everything that the run wrote is saved."""
     _inner: "weakref.WeakSet[RunScope]" = field(default_factory=weakref.WeakSet)

@@ -17,7 +17,7 @@ from turngraph.nodes.parts import Visit
 from turngraph.nodes.trace import trace_of
 from turngraph.state.receipt import Usage, add_usage, no_usage
 from turngraph.state.settings import DEFAULT_CONTEXT_WINDOW
-from turngraph.tools.redact import describe_error
+from turngraph.tools.redact import describe_error, hushed
 
 FILL_SECONDS = 60.0
 
@@ -75,5 +75,6 @@ async def _fill(visit: Visit, tape: Tape, belt: Belt, fmt: OutputFormat, model: 
         window=settings.context_window or DEFAULT_CONTEXT_WINDOW,
         trace=trace_of(visit, "structured_answer", seen),
         run_name="turngraph structured answer",
+        hushed=hushed,
     )
     return await fill_format(model, request, fmt)

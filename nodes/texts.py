@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from turngraph.nodes.over_window import OverWindow
 from turngraph.state.words import StopReason
 
 NUDGE = (
@@ -64,6 +65,33 @@ def fallback(reason: StopReason, results: Sequence[tuple[str, str]]) -> str:
         return head
     lines = [f"- {name}: {_clip(text)}" for name, text in results[-20:]]
     return head + " These tool results were gathered:\n" + "\n".join(lines)
+
+
+def does_not_fit(over: OverWindow) -> str:
+    """Told to the user with a request that is sent although it is larger than the window."""
+    what = {
+        "instructions": "The instructions and the tools alone do not fit the model's context window",
+        "question": "The message does not fit the model's context window",
+        "conversation": "The conversation does not fit the model's context window, though all was cut that may be",
+    }
+    return f"{what[over.part]}: about {over.needed:,} tokens, with room for {over.room:,}. It is sent all the same."
+
+
+def after_overflow(over: OverWindow | None) -> str:
+    """Told to the user where the provider would not take the request: what can be done."""
+    if over is None:
+        return "Start a new conversation, or use a model with a larger context window."
+    sizes = f"the request takes about {over.needed:,} tokens, and there is room for about {over.room:,}"
+    match over.part:
+        case "instructions":
+            return f"Use a shorter system prompt or fewer tools, or a model with a larger context window: {sizes}."
+        case "question":
+            return (
+                "The message is too long by itself. Shorten it, send it in parts, or use a model with a larger "
+                f"context window: {sizes}."
+            )
+        case "conversation":
+            return f"Start a new conversation, or use a model with a larger context window: {sizes}."
 
 
 def _why_user(reason: StopReason) -> str:

@@ -1,5 +1,6 @@
 """One pass over an open batch: recall what is known, plan, run, keep what came. The decisions are tools.plan's."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -136,8 +137,10 @@ class BatchWork:
         try:
             if claimed:
                 await journal.settle(*where, result)
-        finally:  # a cancel that comes now does not make a finished call a cancelled one
+        except asyncio.CancelledError:  # it does not make a finished call a cancelled one
             self._keep(result)
+            raise
+        self._keep(result)
 
     async def _result(self, run: Run) -> CallOutcome | Asks:
         """What the tool gave; `read_tool_result` reads the thread's own originals."""
@@ -180,6 +183,8 @@ class BatchWork:
         self.outcomes[result["call_id"]] = result
         self.counted += int(counts)
         self.errors += int(result["status"] in ("error", "unknown"))
+        if self.visit.scope.lost:  # whoever took the thread over tells how the call ended
+            return
         self._emit(
             "tool_finished",
             call_id=result["call_id"],

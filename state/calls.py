@@ -46,6 +46,8 @@ class Marks(TypedDict, total=False):
     round: int
     role: str
     """narration | finish | part (of a continued answer) | partial (broken off) | empty | tool | answer (a person's)"""
+    question: str
+    """The first message of the turn, where the message stands behind a newer one on the tape."""
     cut: str
     """cancelled | max_seconds | broken: why the text of this message stops where it does."""
     finish: FinishKind

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 from uuid import UUID, uuid5
 
 from langchain_core.messages import (
+    AIMessage,
     AnyMessage,
     BaseMessage,
     RemoveMessage,
@@ -37,8 +38,7 @@ def coerce_messages(value: Any, position: int = 0) -> list[BaseMessage]:
     items = value if isinstance(value, list) else [value]
     messages: list[BaseMessage] = []
     for offset, item in enumerate(items):
-        message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
-        message = message_chunk_to_message(message)
+        message = message_chunk_to_message(item if isinstance(item, BaseMessage) else _from_like(item))
         if not message.id:
             derived = uuid5(_NAMESPACE, f"{position + offset}:{message.type}:{message.content!r}")
             message = message.model_copy(update={"id": str(derived)})
@@ -46,12 +46,29 @@ def coerce_messages(value: Any, position: int = 0) -> list[BaseMessage]:
     return messages
 
 
+def _from_like(item: Any) -> BaseMessage:
+    """A message-like as a message. Law: the dump of a message gives that message.
+
+    A server that is asked for a thread's state hands its reducers dumps, and LangChain takes two fields of those for
+    `additional_kwargs`.
+    """
+    message = convert_to_messages([item])[0]
+    if not isinstance(item, dict) or not isinstance(message, AIMessage):
+        return message
+    kwargs = dict(message.additional_kwargs)
+    fields = {key: kwargs.pop(key) for key in ("invalid_tool_calls", "usage_metadata") if key in item and key in kwargs}
+    return message.model_copy(update={"additional_kwargs": kwargs, **fields})
+
+
 def reduce_messages(tape: list[AnyMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
     """Append new messages, replace by id, honour RemoveMessage (one id, or all).
 
     Law: `reduce(reduce(t, xs), ys) == reduce(t, xs + ys)`.
     """
-    result: list[BaseMessage | None] = list(tape or [])
+    # A snapshot that a server reads to show a thread's state holds dumps, too.
+    result: list[BaseMessage | None] = [
+        item if isinstance(item, BaseMessage) else _from_like(item) for item in tape or []
+    ]
     index = {message.id: at for at, message in enumerate(result) if message is not None}
     for write in writes:
         for message in coerce_messages(write, len(index)):

@@ -78,7 +78,7 @@ class TurnSettings(_Strict):
         "You are a helpful assistant.",
         title="System prompt",
         description="The base text of the one system message.",
-        json_schema_extra=_on("call_llm", kind="prompt"),
+        json_schema_extra=_on("call_llm", "forced_finish", kind="prompt"),
     )
     temperature: float | None = Field(
         None,
@@ -139,6 +139,7 @@ class TurnSettings(_Strict):
     max_tokens: int | None = Field(
         None,
         ge=1,
+        le=1_000_000_000_000,
         title="Token budget",
         description="Input plus output tokens of all calls of one turn.",
         json_schema_extra=_on("fold_checkpoint"),
@@ -146,6 +147,7 @@ class TurnSettings(_Strict):
     max_seconds: float | None = Field(
         None,
         gt=0,
+        le=31_536_000,
         title="Time budget",
         description="Seconds of work in one turn; waiting for a person is free.",
         json_schema_extra=_on("call_llm", "dispatch_tools", "fold_checkpoint"),
@@ -177,6 +179,7 @@ class TurnSettings(_Strict):
     max_tool_output_tokens: int = Field(
         8_000,
         ge=64,
+        le=100_000_000,
         title="Tool output tokens",
         description="Longer results are cut to head and tail.",
         json_schema_extra=_on("dispatch_tools"),
@@ -188,7 +191,7 @@ class TurnSettings(_Strict):
         json_schema_extra=_on("dispatch_tools"),
     )
     permissions: dict[str, Permission] = Field(
-        default_factory=dict,
+        {},  # pydantic copies it; a factory's value would be missing in the form
         title="Permissions",
         description="Tool name to allow, ask or deny.",
         json_schema_extra=_on("dispatch_tools"),
@@ -244,13 +247,13 @@ class TurnSettings(_Strict):
         json_schema_extra=_on("prepare_turn"),
     )
     active_skills: list[str] = Field(
-        default_factory=list,
+        [],
         title="Active skills",
         description="Skills that are active from the first round on.",
         json_schema_extra=_on("prepare_turn"),
     )
     model_profile: ModelProfile = Field(
-        default_factory=lambda: ModelProfile(),
+        ModelProfile(),
         title="Model profile",
         description="What the model accepts; empty fields are learned.",
         json_schema_extra=_on("call_llm"),

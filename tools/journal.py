@@ -25,16 +25,8 @@ from turngraph.tools.claims import (
 from turngraph.tools.lease import EXPIRY_SECONDS
 
 __all__ = [
-    "ClaimRequest",
-    "ClaimState",
-    "Fresh",
-    "Journal",
-    "JournalError",
-    "MemoryJournal",
-    "Paused",
-    "Settled",
-    "Started",
-]
+    "ClaimRequest", "ClaimState", "Fresh", "Journal", "JournalError", "MemoryJournal", "Paused", "Settled", "Started",
+]  # fmt: skip
 
 
 class Journal(ABC):
@@ -62,7 +54,15 @@ class Journal(ABC):
 
     @abstractmethod
     async def close_turn(self, thread: str, turn_id: str) -> None:
-        """The turn has its receipt. Its claims stay until they are forgotten or two later turns were opened."""
+        """The turn has its receipt. Its claims stay until two later turns were opened."""
+
+    @abstractmethod
+    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
+        """Drops claims that nobody will ask for again."""
+
+    @abstractmethod
+    async def forget_thread(self, thread: str) -> None:
+        """Drops turns, claims, queued input and kept text of a thread, and of turns inside its runs (`thread|...`)."""
 
     # --- claims
 
@@ -77,10 +77,6 @@ class Journal(ABC):
     @abstractmethod
     async def lookup(self, thread: str, turn_id: str) -> dict[str, ClaimState]:
         """All claims of a turn by call id, in the order in which they were made."""
-
-    @abstractmethod
-    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
-        """Drops claims whose results a saved checkpoint holds."""
 
     @abstractmethod
     async def release(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
@@ -103,6 +99,13 @@ class Journal(ABC):
     @abstractmethod
     async def release_lease(self, thread: str, owner: str) -> None:
         """Gives the lease up; another owner's lease is left alone."""
+
+    async def still_held(self, thread: str) -> bool:  # noqa: ARG002 - journals of one process sleep and wake as one
+        """Whether a run may still write to its thread: False where another took over the lease that was taken here.
+
+        A process that slept (a suspended machine) finds out by this, before its next heartbeat tells.
+        """
+        return True
 
     # --- queued input
 
@@ -193,6 +196,16 @@ class MemoryJournal(Journal):
             if turn_id in turns:
                 turns[turn_id] = (turns[turn_id][0], False)
 
+    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
+        with self._lock:
+            for call_id in call_ids:
+                self._of(thread).claims.pop((turn_id, call_id), None)
+
+    async def forget_thread(self, thread: str) -> None:
+        with self._lock:
+            for name in [name for name in self._threads if name == thread or name.startswith(f"{thread}|")]:
+                self._threads[name] = _Thread(lease=self._threads[name].lease)
+
     async def claim(self, thread: str, turn_id: str, calls: Sequence[ClaimRequest]) -> dict[str, ClaimState]:
         with self._lock:
             claims = self._of(thread).claims
@@ -221,11 +234,6 @@ class MemoryJournal(Journal):
                 for (turn, call_id), claim in self._of(thread).claims.items()
                 if turn == turn_id
             }
-
-    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
-        with self._lock:
-            for call_id in call_ids:
-                self._of(thread).claims.pop((turn_id, call_id), None)
 
     async def release(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
         with self._lock:

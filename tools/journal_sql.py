@@ -16,9 +16,10 @@ from turngraph.state.calls import CallOutcome
 from turngraph.tools.claims import ClaimRequest, ClaimState, Fresh, claim_state, distinct, message_id, to_json
 from turngraph.tools.journal import Journal, MemoryJournal
 from turngraph.tools.journal_store import StoreJournal
-from turngraph.tools.lease import EXPIRY_SECONDS, is_dead
-from turngraph.tools.sql_find import beside_aiosqlite, beside_sqlite, conninfo
-from turngraph.tools.sql_worker import Cursor, SqlWorker, postgres_worker, sqlite_worker
+from turngraph.tools.sql_dialect import Cursor
+from turngraph.tools.sql_find import beside_aiosqlite, beside_sqlite, conninfo, sessions
+from turngraph.tools.sql_lease import Sessions, SqlLeases
+from turngraph.tools.sql_worker import SqlWorker, postgres_worker, sqlite_worker
 
 T = TypeVar("T")
 
@@ -37,12 +38,6 @@ _SETTLE = """
 
 _RELEASE = "DELETE FROM turngraph_claims WHERE thread = ? AND turn_id = ? AND call_id = ? AND outcome IS NULL"
 
-_ACQUIRE = """
-    INSERT INTO turngraph_leases (thread, owner, beat) VALUES (?, ?, {now})
-    ON CONFLICT (thread) DO UPDATE SET owner = excluded.owner, beat = excluded.beat
-    WHERE turngraph_leases.owner = excluded.owner OR abs(excluded.beat - turngraph_leases.beat) > ?
-    RETURNING owner"""
-
 _OPEN_TURN = """
     INSERT INTO turngraph_turns (thread, turn_id, record) VALUES (?, ?, ?)"""
 
@@ -55,13 +50,20 @@ class SqlJournal(Journal):
     """A journal in tables `turngraph_*` beside the checkpoints. All its statements run in one worker thread.
 
     `worker` is awaited at the first operation, so that finding and opening the database never blocks an event loop.
-    Safe against a killed process (each operation is one transaction) and against several processes at once.
+    Safe against a killed process (each operation is one transaction), against several processes at once, and against
+    one that sleeps and wakes after another took its thread over: it gets TurnConflict and writes nothing.
+    `sessions`: the database's own, that work for the checkpointer.
     """
 
-    def __init__(self, worker: Callable[[], Awaitable[SqlWorker]]) -> None:
+    def __init__(self, worker: Callable[[], Awaitable[SqlWorker]], sessions: Sessions = list) -> None:
         self._find_worker = worker
+        self._leases = SqlLeases(sessions)
         self._worker: SqlWorker | None = None
         self._lock = threading.Lock()
+
+    async def _write(self, thread: str, work: Callable[[Cursor], T]) -> T:
+        """One transaction on a thread, unless its lease was taken here and lost since: TurnConflict."""
+        return await self._run(self._leases.fenced(thread, work))
 
     async def _run(self, work: Callable[[Cursor], T], *, durable: bool = False) -> T:
         """One transaction in the worker thread. It is completed even if the caller is cancelled meanwhile.
@@ -95,7 +97,7 @@ class SqlJournal(Journal):
             cursor.run("DELETE FROM turngraph_turns WHERE thread = ? AND turn_id = ?", (thread, turn_id))
             cursor.run(_OPEN_TURN, (thread, turn_id, text))
 
-        await self._run(work)
+        await self._write(thread, work)
 
     async def update_turn(self, thread: str, turn_id: str, record: Mapping[str, Any]) -> None:
         to_json(dict(record), "A turn record")
@@ -107,7 +109,7 @@ class SqlJournal(Journal):
                 update = "UPDATE turngraph_turns SET record = ? WHERE thread = ? AND turn_id = ?"
                 cursor.run(update, (merged, thread, turn_id))
 
-        await self._run(work)
+        await self._write(thread, work)
 
     async def open_turns(self, thread: str) -> list[dict[str, Any]]:
         query = "SELECT turn_id, record FROM turngraph_turns WHERE thread = ? AND closed = 0 ORDER BY seq"
@@ -116,7 +118,21 @@ class SqlJournal(Journal):
 
     async def close_turn(self, thread: str, turn_id: str) -> None:
         update = "UPDATE turngraph_turns SET closed = 1 WHERE thread = ? AND turn_id = ?"
-        await self._run(lambda cursor: cursor.run(update, (thread, turn_id)))
+        await self._write(thread, lambda cursor: cursor.run(update, (thread, turn_id)))
+
+    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
+        delete = "DELETE FROM turngraph_claims WHERE thread = ? AND turn_id = ? AND call_id = ?"
+        await self._each(delete, [(thread, turn_id, call_id) for call_id in call_ids])
+
+    async def forget_thread(self, thread: str) -> None:
+        inside = f"{thread}|"
+
+        def work(cursor: Cursor) -> None:
+            for table in ("turns", "claims", "partials", "inputs"):
+                delete = f"DELETE FROM turngraph_{table} WHERE thread = ? OR substr(thread, 1, ?) = ?"
+                cursor.run(delete, (thread, len(inside), inside))
+
+        await self._write(thread, work)
 
     async def claim(self, thread: str, turn_id: str, calls: Sequence[ClaimRequest]) -> dict[str, ClaimState]:
         def work(cursor: Cursor) -> dict[str, ClaimState]:
@@ -128,7 +144,7 @@ class SqlJournal(Journal):
             return found
 
         worker = await self._opened()
-        claimed = worker.submit(work, durable=True)
+        claimed = worker.submit(self._leases.fenced(thread, work), durable=True)
         try:
             return await asyncio.shield(asyncio.wrap_future(claimed))
         except asyncio.CancelledError:
@@ -139,7 +155,7 @@ class SqlJournal(Journal):
     async def settle(self, thread: str, turn_id: str, outcome: CallOutcome) -> None:
         text = to_json(outcome, f"The outcome of the call {outcome['call_id']}")
         values = (thread, turn_id, outcome["call_id"], outcome["name"], text)
-        await self._run(lambda cursor: cursor.run(_SETTLE, values))
+        await self._write(thread, lambda cursor: cursor.run(_SETTLE, values))
 
     async def lookup(self, thread: str, turn_id: str) -> dict[str, ClaimState]:
         query = """
@@ -148,10 +164,6 @@ class SqlJournal(Journal):
         rows = await self._run(lambda cursor: cursor.all(query, (thread, turn_id)))
         return {call_id: claim_state(name, digest, state, outcome) for call_id, name, digest, state, outcome in rows}
 
-    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
-        delete = "DELETE FROM turngraph_claims WHERE thread = ? AND turn_id = ? AND call_id = ?"
-        await self._each(delete, [(thread, turn_id, call_id) for call_id in call_ids])
-
     async def release(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
         await self._each(_RELEASE, [(thread, turn_id, call_id) for call_id in call_ids])
 
@@ -159,32 +171,19 @@ class SqlJournal(Journal):
         update = """
             UPDATE turngraph_claims SET state = 'paused'
             WHERE thread = ? AND turn_id = ? AND call_id = ? AND outcome IS NULL"""
-        await self._run(lambda cursor: cursor.run(update, (thread, turn_id, call_id)))
+        await self._write(thread, lambda cursor: cursor.run(update, (thread, turn_id, call_id)))
 
     async def acquire(self, thread: str, owner: str) -> bool:
-        def work(cursor: Cursor) -> bool:
-            if cursor.one(_ACQUIRE.format(now=cursor.now), (thread, owner, EXPIRY_SECONDS)):
-                return True
-            held = cursor.one("SELECT owner FROM turngraph_leases WHERE thread = ?", (thread,))
-            if held is None or not is_dead(held[0]):
-                return False
-            takeover = f"""
-                UPDATE turngraph_leases SET owner = ?, beat = {cursor.now}
-                WHERE thread = ? AND owner = ? RETURNING owner"""
-            return cursor.one(takeover, (owner, thread, held[0])) is not None
-
-        return await self._run(work)
+        return await self._leases.acquire(self._run, thread, owner)
 
     async def heartbeat(self, thread: str, owner: str) -> bool:
-        def work(cursor: Cursor) -> bool:
-            update = f"UPDATE turngraph_leases SET beat = {cursor.now} WHERE thread = ? AND owner = ? RETURNING owner"
-            return cursor.one(update, (thread, owner)) is not None
-
-        return await self._run(work)
+        return await self._leases.heartbeat(self._run, thread, owner)
 
     async def release_lease(self, thread: str, owner: str) -> None:
-        delete = "DELETE FROM turngraph_leases WHERE thread = ? AND owner = ?"
-        await self._run(lambda cursor: cursor.run(delete, (thread, owner)))
+        await self._leases.release(self._run, thread, owner)
+
+    async def still_held(self, thread: str) -> bool:
+        return await self._leases.still_held(self._run, thread)
 
     async def enqueue(self, thread: str, message: Mapping[str, Any]) -> bool:
         values = (thread, message_id(message), to_json(dict(message), "A queued message"))
@@ -207,11 +206,11 @@ class SqlJournal(Journal):
             INSERT INTO turngraph_partials (thread, turn_id, text) VALUES (?, ?, ?)
             ON CONFLICT (thread, turn_id) DO UPDATE SET text = excluded.text"""
         stored = json.dumps(text)  # as JSON: no database takes a lone surrogate or a NUL as text
-        await self._run(lambda cursor: cursor.run(upsert, (thread, turn_id, stored)))
+        await self._write(thread, lambda cursor: cursor.run(upsert, (thread, turn_id, stored)))
 
     async def take_partial(self, thread: str, turn_id: str) -> str | None:
         delete = "DELETE FROM turngraph_partials WHERE thread = ? AND turn_id = ? RETURNING text"
-        row = await self._run(lambda cursor: cursor.one(delete, (thread, turn_id)))
+        row = await self._write(thread, lambda cursor: cursor.one(delete, (thread, turn_id)))
         return None if row is None else str(json.loads(row[0]))
 
     async def _each(self, statement: str, rows: Sequence[tuple[str, ...]]) -> None:
@@ -220,7 +219,7 @@ class SqlJournal(Journal):
                 cursor.run(statement, row)
 
         if rows:
-            await self._run(work)
+            await self._write(rows[0][0], work)
 
 
 def _give_back(worker: SqlWorker, thread: str, turn_id: str, done: "Future[dict[str, ClaimState]]") -> None:
@@ -253,10 +252,11 @@ def postgres_journal(conninfo: str) -> SqlJournal:
 
 
 def _fixed(worker: SqlWorker) -> SqlJournal:
-    async def find() -> SqlWorker:
-        return worker
+    return SqlJournal(lambda: _ready(worker))
 
-    return SqlJournal(find)
+
+async def _ready(worker: SqlWorker) -> SqlWorker:
+    return worker
 
 
 _journals: "weakref.WeakKeyDictionary[Any, Journal]" = weakref.WeakKeyDictionary()
@@ -292,5 +292,6 @@ def _beside(checkpointer: Any) -> Journal | None:
     if package == "aiosqlite":
         return SqlJournal(lambda: beside_aiosqlite(saver))
     if package in ("psycopg", "psycopg_pool"):
-        return postgres_journal(conninfo(connection))
+        worker = postgres_worker(conninfo(connection))
+        return SqlJournal(lambda: _ready(worker), lambda: sessions(saver))
     return None

@@ -88,6 +88,21 @@ class StoreJournal(Journal):
         if kept is not None:
             await self._put(_space("turns", thread), turn_id, {**kept, "closed": True})
 
+    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
+        await self._drop(_space("claims", thread, turn_id), call_ids)
+
+    async def forget_thread(self, thread: str) -> None:
+        [_, _, label] = _space("turns", thread)
+        for kind in ("turns", "claims", "partial", "input"):
+            spaces: list[Namespace] = []
+            while page := await self._store.alist_namespaces(
+                prefix=("turngraph", kind), limit=_PAGE, offset=len(spaces)
+            ):
+                spaces.extend(page)
+            for space in spaces:
+                if space[2] == label or space[2].startswith(f"{label}|"):
+                    await self._drop(space, [item.key for item in await self._all(space)])
+
     async def claim(self, thread: str, turn_id: str, calls: Sequence[ClaimRequest]) -> dict[str, ClaimState]:
         space = _space("claims", thread, turn_id)
         calls = distinct(calls)
@@ -118,9 +133,6 @@ class StoreJournal(Journal):
             item.key: claim_state(item.value["name"], item.value["digest"], item.value["state"], item.value["outcome"])
             for item in await self._all(_space("claims", thread, turn_id))
         }
-
-    async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
-        await self._drop(_space("claims", thread, turn_id), call_ids)
 
     async def release(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
         space = _space("claims", thread, turn_id)

@@ -97,6 +97,9 @@ class Leases(Protocol):
     async def release_lease(self, thread: str, owner: str) -> None:
         """Gives the lease up."""
 
+    async def still_held(self, thread: str) -> bool:
+        """Whether the lease that was taken here is still the taker's; asks after a silence only."""
+
 
 @contextlib.asynccontextmanager
 async def hold_lease(
@@ -108,7 +111,7 @@ async def hold_lease(
     taken over while the block runs (no heartbeat arrived for EXPIRY_SECONDS): start no new effect then.
     """
     owner = owner or new_owner()
-    if not await journal.acquire(thread, owner):
+    if not (await journal.acquire(thread, owner) and await journal.still_held(thread)):
         raise TurnConflict("Another runner works on this thread. Nothing was changed; try again when it has ended.")
     beating = asyncio.create_task(_beat(journal, thread, owner, on_lost))
     try:

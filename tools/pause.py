@@ -33,7 +33,8 @@ def _action(wait: Wait) -> ActionRequest:
 
 
 def _review(wait: Wait) -> ReviewConfig:
-    allowed = ["respond"] if wait.kind == "ask_user" else ["approve", "edit", "reject", "respond"]
+    # A UI that draws no "respond" leaves a question without any field, so declining it with words is offered, too.
+    allowed = ["reject", "respond"] if wait.kind == "ask_user" else ["approve", "edit", "reject", "respond"]
     return {"action_name": wait.call["name"], "allowed_decisions": allowed}
 
 

@@ -15,6 +15,7 @@ _CORRECT_AT = 2
 _STOP_AT = 4
 _LONGEST_CIRCLE = 4
 _KEPT = _LONGEST_CIRCLE * _STOP_AT
+_CIRCLES = range(1, _LONGEST_CIRCLE + 1)
 
 _VOLATILE = re.compile(
     r"""
@@ -55,27 +56,35 @@ def observe(
     if not looked_at:
         return dict(snapshot), "go"
     seen = [*snapshot.get("seen", []), signature(looked_at, outcomes)][-_KEPT:]
-    times = max(_times(seen, length) for length in range(1, _LONGEST_CIRCLE + 1))
+    times = max(_times(seen, length) for length in _CIRCLES)
+    # What lies before the longest circle that may still go on can never count again.
+    kept = {"seen": seen[-max(_repeating(seen, length) for length in _CIRCLES) :]}
     if times >= _STOP_AT:
-        return {"seen": seen}, "stop"
-    newly = times == _CORRECT_AT and times > max(_times(seen[:-1], n) for n in range(1, _LONGEST_CIRCLE + 1))
-    return {"seen": seen}, "correct" if newly else "go"
+        return kept, "stop"
+    newly = times == _CORRECT_AT and times > max(_times(seen[:-1], length) for length in _CIRCLES)
+    return kept, "correct" if newly else "go"
 
 
-def _times(seen: Sequence[str], length: int) -> int:
+def _times(seen: Sequence[int], length: int) -> int:
     """How often the last batch came in the circle of `length` batches that the newest ones form; 1: they form none."""
-    periodic = length
-    while periodic < len(seen) and seen[-periodic - 1] == seen[len(seen) - periodic - 1 + length]:
-        periodic += 1
-    return -(-min(periodic, len(seen)) // length) if periodic >= 2 * length else 1
+    repeating = _repeating(seen, length)
+    return -(-repeating // length) if repeating >= 2 * length else 1
 
 
-def signature(calls: Sequence[Call] | Sequence[Mapping[str, Any]], outcomes: Mapping[str, str]) -> str:
-    """One short text for a batch: equal for equal calls with equal results, in whatever order they were made."""
+def _repeating(seen: Sequence[int], length: int) -> int:
+    """How many of the newest batches are each equal to the one `length` before, these first `length` included."""
+    count = min(length, len(seen))
+    while count < len(seen) and seen[-count - 1] == seen[len(seen) - count - 1 + length]:
+        count += 1
+    return count
+
+
+def signature(calls: Sequence[Call] | Sequence[Mapping[str, Any]], outcomes: Mapping[str, str]) -> int:
+    """One number below 2**32 for a batch: equal for equal calls with equal results, in whatever order."""
     parts = sorted(
         json.dumps([call["name"], canonical_args(call["args"]), mask(outcomes.get(call["id"], ""))]) for call in calls
     )
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+    return int.from_bytes(hashlib.sha256("\n".join(parts).encode()).digest()[:4])
 
 
 def mask(text: str) -> str:

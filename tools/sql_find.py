@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from turngraph.tools.claims import JournalError
+from turngraph.tools.sql_dialect import session_of
 from turngraph.tools.sql_worker import SqlWorker, sqlite_worker
 
 OPEN_SECONDS = 10.0
@@ -72,3 +73,9 @@ def conninfo(connection: Any) -> str:
     from psycopg.conninfo import make_conninfo
 
     return make_conninfo(**{**connection.info.get_parameters(), "password": connection.info.password or None})
+
+
+def sessions(saver: Callable[[], Any]) -> list[int] | None:
+    """The server's processes that work for a Postgres saver; None for one with a pool, which opens them as needed."""
+    found = session_of(getattr(saver(), "conn", None))
+    return None if found is None else [found]

@@ -20,7 +20,7 @@ def test_settings_come_from_json_text_and_named_options() -> None:
 
 
 def test_a_text_field_takes_text_that_reads_as_json() -> None:
-    settings = turn_settings(["system_prompt=42", "model=null", "enabled_tools=[\"clock\"]", "max_tokens=null"])
+    settings = turn_settings(["system_prompt=42", "model=null", 'enabled_tools=["clock"]', "max_tokens=null"])
     assert (settings.system_prompt, settings.model) == ("42", "null")
     assert (settings.enabled_tools, settings.max_tokens) == (["clock"], None)
 

@@ -8,6 +8,7 @@ from tests.context.tapes import calls, result, says, texts_of, turn_anchor, user
 from tests.support.strict import assert_valid_history
 from turngraph.context import view
 from turngraph.context.fold import plan_fold
+from turngraph.context.terms import ViewTerms
 from turngraph.state.anchors import Anchor, FoldAnchor
 from turngraph.state.settings import TurnSettings
 
@@ -124,7 +125,7 @@ def big_turn(rounds: int, words: int = 200) -> tuple[list[Any], list[Anchor]]:
 def test_old_results_fold_beyond_fold_at_newest_kept_until_it_fits():
     settings = TurnSettings(context_window=4_000, max_output_tokens=400)
     tape, anchors = big_turn(12)
-    planned = plan_fold(tape, anchors, settings)
+    planned = plan_fold(tape, anchors, ViewTerms(settings))
     assert planned is not None
     assert planned["turn_id"] == "t1"
     assert planned["message_ids"] == [f"r-c{n}" for n in range(len(planned["message_ids"]))]
@@ -136,21 +137,21 @@ def test_old_results_fold_beyond_fold_at_newest_kept_until_it_fits():
     assert 'read_tool_result(call_id="c0")' in seen.messages[3].text
     assert seen.messages[-1].text.startswith("output 11")
     assert {"id": "r-c0", "reason": "folded"} in seen.report["excluded"]
-    assert plan_fold(tape, [*anchors, planned], settings) is None
+    assert plan_fold(tape, [*anchors, planned], ViewTerms(settings)) is None
 
 
 def test_nothing_folds_while_there_is_room_or_nothing_old():
     settings = TurnSettings(context_window=4_000, max_output_tokens=400)
-    assert plan_fold(*big_turn(3), settings) is None
-    assert plan_fold(*big_turn(1, 5_000), settings) is None
-    assert plan_fold([], [], settings) is None
+    assert plan_fold(*big_turn(3), ViewTerms(settings)) is None
+    assert plan_fold(*big_turn(1, 5_000), ViewTerms(settings)) is None
+    assert plan_fold([], [], ViewTerms(settings)) is None
 
 
 def test_a_persons_answer_never_folds():
     settings = TurnSettings(context_window=4_000, max_output_tokens=400)
     tape, anchors = big_turn(10)
     tape[2] = result("t1", "c0", "my answer " + "word " * 200, role="answer")
-    planned = plan_fold(tape, anchors, settings)
+    planned = plan_fold(tape, anchors, ViewTerms(settings))
     assert planned is not None
     assert "r-c0" not in planned["message_ids"]
 
@@ -161,7 +162,7 @@ def test_folding_a_growing_turn_is_rare_and_ends():
     folds, anchors = 0, big_turn(1)[1]
     for rounds in range(1, 60):
         tape, _ = big_turn(rounds)
-        planned = plan_fold(tape, anchors, settings)
+        planned = plan_fold(tape, anchors, ViewTerms(settings))
         if planned is not None:
             anchors, folds = [*anchors, planned], folds + 1
     assert 3 <= folds <= 12
@@ -171,9 +172,9 @@ def test_a_fold_that_would_free_little_is_not_made():
     settings = TurnSettings(context_window=4_000, max_output_tokens=400)
     tape, anchors = big_turn(2, 200)
     long_question = user("u1", "word " * 2_000)
-    assert plan_fold([long_question, *tape[1:]], anchors, settings) is None
+    assert plan_fold([long_question, *tape[1:]], anchors, ViewTerms(settings)) is None
     more, _ = big_turn(6, 200)
-    assert plan_fold([long_question, *more[1:]], anchors, settings) is not None
+    assert plan_fold([long_question, *more[1:]], anchors, ViewTerms(settings)) is not None
 
 
 def test_a_turn_of_very_many_small_rounds_never_outgrows_the_window():
@@ -183,7 +184,7 @@ def test_a_turn_of_very_many_small_rounds_never_outgrows_the_window():
     for n in range(400):
         tape += [calls("t1", f"a{n}", [f"c{n}"]), result("t1", f"c{n}", f"small {n}")]
         if n % 10 == 9:
-            planned = plan_fold(tape, anchors, settings)
+            planned = plan_fold(tape, anchors, ViewTerms(settings))
             if planned is not None:
                 anchors, folds = [*anchors, planned], folds + 1
             seen = view(tape, anchors, settings)

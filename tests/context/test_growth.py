@@ -10,6 +10,7 @@ from tests.context.tapes import calls, result, says, turn_anchor, user
 from tests.support.strict import assert_valid_history
 from turngraph.context import view
 from turngraph.context.fold import plan_fold
+from turngraph.context.terms import ViewTerms
 from turngraph.state.settings import ModelProfile, TurnSettings
 
 STEPS = ["round", "answered", "empty", "part", "steer", "checkpoint", "turn", "late"]
@@ -110,5 +111,5 @@ def test_a_growing_thread(steps, window, alternate):
         assert any("question" in message.text and f"seed {thread.turn}" in message.text for message in seen.messages)
         before, cutting = seen.messages, cuts
         thread.step(what, size)
-        if (fold := plan_fold(thread.tape, thread.anchors, limits, profile=profile)) is not None:
+        if (fold := plan_fold(thread.tape, thread.anchors, ViewTerms(limits, profile=profile))) is not None:
             thread.anchors.append(fold)

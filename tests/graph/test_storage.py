@@ -1,6 +1,7 @@
 """Threads over time: forks, edits and removals from a UI, history, and threads of the first version of the state."""
 
 import gzip
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,40 @@ def test_the_message_that_an_anchor_names_is_removed(kind: str) -> None:
     assert output["answer"] == "Answer to the last question"
     context = output["receipt"]["context"]
     assert context["used"] + context["reserved"] <= context["window"]
+
+
+@pytest.mark.parametrize(("window", "folds"), [(8_192, 10), (1_000_000, 0)])
+def test_a_turn_that_folds_often_stores_a_small_multiple_of_its_content(
+    tmp_path: Path, window: int, folds: int
+) -> None:
+    """What each step says of the request (which results were left out) must not outweigh what it adds."""
+
+    def read(page: int) -> str:
+        """Read a page."""
+        return f"page {page}: " + "lorem ipsum dolor sit amet " * 75
+
+    rounds, path = 80, tmp_path / "t.sqlite"
+    script = [*(ScriptedReply(calls=[("read", {"page": n})]) for n in range(rounds)), "Done."]
+    settings = TurnSettings(context_window=window, max_rounds=100, max_tool_calls=100)
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = build_turn_graph(ScriptedModel(script), [tool_policy(read, effect="read")], checkpointer=saver)
+        output = graph.invoke({"messages": [("user", "go")]}, thread(), context=settings)
+    assert output["receipt"]["folds"] >= folds
+    context = output["receipt"]["context"]
+    assert context["used"] == sum(context["segments"].values())
+    assert bool(context["excluded"]) == bool(folds)
+    assert stored(path) <= 5 * rounds * len(read(10))
+
+
+def stored(path: Path) -> int:
+    """Payload bytes (keys aside) in LangGraph's own tables."""
+    with sqlite3.connect(path) as db:
+        total = 0
+        for table in ("checkpoints", "writes"):
+            columns = [row[1] for row in db.execute(f"pragma table_info({table})") if not row[1].endswith("_id")]
+            sizes = " + ".join(f"coalesce(length(cast({column} as blob)), 0)" for column in columns)
+            total += db.execute(f"select coalesce(sum({sizes}), 0) from {table}").fetchone()[0]
+        return total
 
 
 class TestTheFirstVersion:

@@ -233,7 +233,7 @@ class TestBrokenStreams:
     async def test_a_stream_that_stays_open_after_its_end(
         self, openai_server: Start, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(call_module, "CLOSING_SECONDS", 0.2)
+        monkeypatch.setattr("turngraph.llm.attempt.CLOSING_SECONDS", 0.2)
         last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         server = openai_server([hanging(raw([text_frame("Whole."), last]))])
         assert (await ask(plain(server))).message.content == "Whole."

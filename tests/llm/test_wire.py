@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
@@ -29,7 +30,7 @@ def plain(server: ScriptedServer, **fields: Any) -> ChatOpenAI:
     return ChatOpenAI(base_url=server.url, api_key="x", model="m", **fields)
 
 
-async def added_up(model: ChatOpenAI, messages: Any = "hi", **kwargs: Any) -> AIMessageChunk:
+async def added_up(model: BaseChatModel, messages: Any = "hi", **kwargs: Any) -> AIMessageChunk:
     total = AIMessageChunk(content="")
     async for chunk in model.astream(messages, **kwargs):
         total = total + chunk
@@ -131,9 +132,12 @@ async def test_broken_frames_are_passed_over(openai_server: Start, frame: Any) -
     assert (await added_up(from_chat_openai(plain(server)))).text == "ab"
 
 
-async def test_surrogates_and_nul_never_reach_a_message(openai_server: Start) -> None:
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_surrogates_and_nul_never_reach_a_message(openai_server: Start, streamed: bool) -> None:
     server = openai_server([raw([text_frame("a\ud83d\ude00\x00b\ud800")], finish="stop")])
-    assert (await added_up(from_chat_openai(plain(server)))).text == "a😀b"
+    model = clean_model(plain(server, disable_streaming=not streamed))
+    said: AIMessage = await added_up(model) if streamed else await model.ainvoke("hi")
+    assert said.text == "a😀b"
 
 
 async def test_reasoning_blocks_show_in_content_blocks(openai_server: Start) -> None:

@@ -51,3 +51,28 @@ def test_every_graph_is_named_in_module_form_and_exists() -> None:
         assert graph.checkpointer is None, "the server brings its own, and refuses to start with another"
         assert graph.store is None
         assert served["description"]
+
+
+def test_no_thread_is_pruned_or_deleted_by_itself() -> None:
+    """Messages are stored as what each step added: without its older checkpoints a thread would lose its beginning.
+
+    A pause may wait for months, so deleting threads by age is a deployment's own choice.
+    """
+    assert "ttl" not in CONFIG["checkpointer"]
+
+
+def test_the_store_removes_what_has_a_time_to_live_and_gives_none_to_the_rest() -> None:
+    """The journal and queued input lie in the store: a default would end the promises made for a turn that waits."""
+    assert CONFIG["store"]["ttl"]["sweep_interval_minutes"] > 0
+    assert "default_ttl" not in CONFIG["store"]["ttl"]
+
+
+def test_stored_state_is_never_unpickled_and_builds_no_foreign_classes() -> None:
+    serde = CONFIG["checkpointer"]["serde"]
+    assert serde["pickle_fallback"] is False
+    assert serde["allowed_msgpack_modules"] == []
+
+
+def test_the_env_file_is_not_part_of_the_repository() -> None:
+    assert CONFIG["env"] == ".env"
+    assert ".env" in (ROOT / ".gitignore").read_text().split()

@@ -12,6 +12,7 @@ from langgraph_sdk import get_client
 
 from tests.support.dev_server import ROOT, DevServer
 from tests.support.turns import WAYS, run, thread
+from turngraph.graph import TurnSettings
 from turngraph.graph.build import build_turn_graph
 from turngraph.tools import ask_user
 from turngraph.tools.demo import demo_tools
@@ -25,7 +26,9 @@ INPUT: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}]}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     served = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
-    with DevServer(tmp_path_factory.mktemp("server"), served) as running:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / ".env").write_text(f"TURNGRAPH_NOTES={folder / 'notes'}\n")
+    with DevServer(folder, served) as running:
         yield running
 
 
@@ -100,21 +103,60 @@ def test_a_refused_answer_pauses_again_and_says_why(server: DevServer) -> None:
     asyncio.run(scenario())
 
 
+def test_the_env_file_reaches_the_tools(server: DevServer) -> None:
+    """Nothing but the file names the folder. Without any file the server starts, too: other tests have none."""
+
+    async def scenario() -> str:
+        note = {"messages": [{"role": "user", "content": "Save a note: buy milk"}]}
+        _, _, thread_id = await serve(server.url, note)
+        approve = {"resume": {"decisions": [{"type": "approve"}]}}
+        answer, _, _ = await serve(server.url, None, thread_id=thread_id, command=approve)
+        return answer
+
+    assert "buy milk" in asyncio.run(scenario())
+    assert "buy milk" in (server.folder / "notes" / "notes.md").read_text()
+
+
 def test_the_assistants_form_shows_every_setting(server: DevServer) -> None:
-    async def scenario() -> dict[str, Any]:
+    """Studio draws the form from this: a name, help, a start value and limits for each field, at the node it is for."""
+
+    async def scenario() -> tuple[dict[str, Any], dict[str, Any]]:
         client = get_client(url=server.url)
         (assistant,) = await client.assistants.search()
         assert assistant["name"]
         schemas = await client.assistants.get_schemas(assistant["assistant_id"])
-        drawn = await client.assistants.get_graph(assistant["assistant_id"])
-        assert {node["id"] for node in drawn["nodes"]} >= {"prepare_turn", "call_llm", "forced_finish"}
-        return schemas
+        return schemas, await client.assistants.get_graph(assistant["assistant_id"], xray=1)
 
-    schemas = asyncio.run(scenario())
-    from turngraph.graph import TurnSettings
-
+    schemas, drawn = asyncio.run(scenario())
+    nodes = {node["id"] for node in drawn["nodes"]}
+    defaults = TurnSettings().model_dump(mode="json")
+    for name in ("context_schema", "config_schema"):
+        fields = schemas[name]["properties"]
+        assert set(TurnSettings.model_fields) <= set(fields)
+        for key, default in defaults.items():
+            field = fields[key]
+            assert field["title"], key
+            assert field["description"], key
+            assert field["langgraph_nodes"], key
+            assert set(field["langgraph_nodes"]) <= nodes, key
+            assert field["default"] == default, key
+            for kind in field.get("anyOf", [field]):
+                if kind.get("type") in ("integer", "number"):
+                    assert {"minimum", "exclusiveMinimum"} & set(kind), key
+                    assert "maximum" in kind, key
     assert set(schemas["context_schema"]["properties"]) == set(TurnSettings.model_fields)
+    assert schemas["context_schema"]["properties"]["system_prompt"]["langgraph_type"] == "prompt"
     assert set(schemas["output_schema"]["properties"]) == {"messages", "answer", "receipt", "structured"}
+    for name in ("input_schema", "output_schema", "state_schema"):
+        assert schemas[name]["properties"]["messages"]["items"], "what Studio's chat mode looks for"
+
+
+def test_a_form_that_is_sent_back_untouched_changes_nothing(server: DevServer) -> None:
+    untouched = TurnSettings().model_dump(mode="json")
+    answer, events, _ = asyncio.run(serve(server.url, INPUT))
+    same, again, _ = asyncio.run(serve(server.url, INPUT, context=untouched))
+    assert same == answer
+    assert comparable(again) == comparable(events)
 
 
 def test_settings_reach_the_turn_and_unknown_ones_are_dropped_by_the_server(server: DevServer) -> None:

@@ -88,11 +88,60 @@ async def test_cancel_of_a_parent_keeps_the_text_of_its_turn(served: Served) -> 
     await usable(served, thread_id, "parent")
 
 
-@pytest.mark.xfail(strict=True, reason="LangGraph drops the writes of a cancelled step when the next input comes")
 async def test_the_text_of_a_cancelled_parents_turn_outlasts_the_next_message(served: Served) -> None:
     thread_id = await new_thread(served)
     events = await stop_once(served, thread_id, "parent", HANG, some_text, cancel(served, thread_id, "interrupt"))
     check_cut(await usable(served, thread_id, "parent"), text_of(events))
+
+
+async def test_what_a_cancelled_parents_turn_said_stands_in_its_place_for_the_model(served: Served) -> None:
+    thread_id = await new_thread(served)
+    await stop_once(served, thread_id, "parent", HANG, some_text, cancel(served, thread_id, "interrupt"))
+    await usable(served, thread_id, "parent")
+    await usable(served, thread_id, "parent")
+    sent = [m for m in served.model.requests[-1].messages if m["role"] != "system"]
+    assert [m["role"] for m in sent] == ["user", "assistant", "user", "assistant", "user"]
+    assert sent[1]["content"].startswith("Half")
+
+
+async def test_rollback_of_a_parent_leaves_no_trace_of_its_turn(served: Served) -> None:
+    thread_id = await new_thread(served)
+    await usable(served, thread_id, "parent")
+    await stop_once(served, thread_id, "parent", HANG, some_text, cancel(served, thread_id, "rollback"))
+
+    async def rolled_back() -> bool:
+        return len((await served.values(thread_id))["messages"]) == 2
+
+    await served.until(rolled_back)
+    for _ in range(2):
+        values = await usable(served, thread_id, "parent")
+    assert [m["content"] for m in values["messages"]] == ["say All is well.", "All is well."] * 3
+
+
+@pytest.mark.parametrize("mode", ["steer", "yield"])
+async def test_a_turn_inside_a_parent_takes_what_a_client_queued(served: Served, mode: str) -> None:
+    thread_id = await new_thread(served)
+    name = f"parent-{thread_id[-12:]}"
+    work = f'call work {{"name": "{name}", "seconds": 1}}'
+    context = {"turn_settings": {"on_pending_input": mode}}
+    run = await served.client.runs.create(thread_id, "parent", input=says(work), context=context)
+
+    async def begun() -> bool:
+        return f"begin {name}" in served.effects
+
+    await served.until(begun)
+    queued = {"role": "user", "content": "say Queued."}
+    await served.client.store.put_item(("turngraph", "input", thread_id), "queued-1", queued)
+    values = await served.client.runs.join(thread_id, run["run_id"])
+    if mode == "yield":
+        assert values["messages"][-1]["content"] == "Let me see."
+        values = await served.client.runs.wait(thread_id, "parent", input={"messages": []})
+    assert values["messages"][-1]["content"] == "Queued."
+    for _ in range(2):
+        values = await usable(served, thread_id, "parent")
+    assert [m["content"] for m in values["messages"]].count("say Queued.") == 1
+    left = await served.client.store.search_items(("turngraph", "input", thread_id))
+    assert left["items"] == []
 
 
 async def test_cancel_during_a_tool_starts_nothing_more(served: Served) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from turngraph.state.channels import coerce_messages, reduce_anchors, reduce_messages, reduce_receipts
@@ -31,6 +31,14 @@ def test_two_batches_of_writes_are_one(tape: list[Any], first: list[Any], second
     start = reduce_messages([], tape)
     apart = reduce_messages(reduce_messages(start, first), second)
     assert shown(apart) == shown(reduce_messages(start, first + second))
+
+
+@given(tape=writes, more=writes)
+def test_a_tape_of_dumps_is_that_tape(tape: list[Any], more: list[Any]) -> None:
+    """What a server reads of a snapshot, to show the state of a thread that was forked."""
+    start = reduce_messages([], tape)
+    dumps: list[Any] = [message.model_dump(mode="json") for message in start]
+    assert reduce_messages(dumps, more) == reduce_messages(start, more)
 
 
 @given(tape=writes)
@@ -71,3 +79,27 @@ def test_keyed_reducers_have_the_same_law(start: list[Any], first: list[Any], se
         base = reduce(None, [start])
         assert reduce(reduce(base, [first]), [second]) == reduce(base, [first, second])
         assert len({record["id"] for record in base}) == len(base)
+
+
+calls = st.lists(st.builds(lambda i: {"name": "look", "args": {"place": i}, "id": f"call-{i}"}, ids), max_size=2)
+usage = st.none() | st.builds(lambda n: {"input_tokens": n, "output_tokens": 1, "total_tokens": n + 1}, st.integers(0, 9))
+cut = {"name": "look", "args": "{", "id": "cut", "error": "cut off", "type": "invalid_tool_call"}
+whole_messages = st.one_of(
+    st.builds(
+        lambda i, t, c, u, bad, more: AIMessage(
+            t, id=i, tool_calls=c, usage_metadata=u, invalid_tool_calls=bad, additional_kwargs=more
+        ),
+        *(ids, st.text(max_size=5), calls, usage, st.sampled_from([[], [cut]])),
+        st.sampled_from([{}, {"turngraph": {"round": 1}}]),
+    ),
+    st.builds(
+        lambda i, t, s, a: ToolMessage(t, id=i, tool_call_id="c", name="look", status=s, artifact=a),
+        *(ids, st.text(max_size=5), st.sampled_from(["success", "error"]), st.sampled_from([None, {"pages": 2}])),
+    ),
+    st.builds(lambda i, t: HumanMessage([{"type": "text", "text": t}], id=i), ids, st.text(max_size=5)),
+)
+
+
+@given(message=whole_messages)
+def test_the_dump_of_a_message_is_that_message(message: BaseMessage) -> None:
+    assert coerce_messages(message.model_dump(mode="json")) == [message]

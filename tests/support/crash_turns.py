@@ -5,9 +5,11 @@ as it happens (one `write` each, so that a kill leaves whole lines): `effects` (
 (calls whose result was announced), `turns` (turns that were announced), `faults` (requests no provider would take).
 """
 
+import itertools
 import json
 import os
 import random
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -58,11 +60,17 @@ def tools(folder: Path) -> list[Any]:
     return [tool_policy(write, effect="write"), tool_policy(parallel), tool_policy(read, effect="read")]
 
 
-def script(folder: Path, seed: int) -> ScriptedModel:
-    """A model that asks for three effects per turn, in the shape that the question names, and then answers."""
+def script(folder: Path, seed: int, dies: int = 0) -> ScriptedModel:
+    """A model that asks for three effects per turn, in the shape that the question names, and then answers.
+
+    Its call ids count the requests of its process, as some local servers do. `dies`: the request at which it is killed.
+    """
+    requests = itertools.count(1)
     chance = random.Random(seed)
 
     def reply(messages: list[BaseMessage]) -> Any:
+        if next(requests) == dies:
+            os.kill(os.getpid(), signal.SIGKILL)
         try:
             assert_valid_history(messages)
         except AssertionError as fault:
@@ -82,13 +90,13 @@ def script(folder: Path, seed: int) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-def drive(where: str, action: str, shape: str, durability: str, seed: int) -> None:
+def drive(where: str, action: str, shape: str, durability: str, seed: int, dies: int = 0) -> None:
     """One process: continues what is there (`continue`) or sends a message, and runs the turn to its end."""
     folder = Path(where)
     with SqliteSaver.from_conn_string(str(folder / "t.sqlite")) as saver:
-        graph = build_turn_graph(script(folder, seed), tools(folder), checkpointer=saver)
+        graph = build_turn_graph(script(folder, seed, dies), tools(folder), checkpointer=saver)
         note(folder, "starts", action)
-        message: Any = {"messages": [HumanMessage(f"do {shape}")]}
+        message: Any = {"messages": [HumanMessage(f"do {shape}", id=f"asked {shape}" if dies or action == "again" else None)]}
         try:
             _run(folder, graph, None if action == "continue" else message, durability)
         except EmptyInputError:  # killed before anything at all was saved
@@ -114,6 +122,8 @@ def judge(folder: Path, *, checkpoints: bool) -> tuple[Counter[str], list[str]]:
     calls = [call["id"] for message in tape if isinstance(message, AIMessage) for call in message.tool_calls]
     if sorted(calls) != sorted(results) or len(calls) != len(set(calls)):
         broken.append(f"calls {calls} have the results {sorted(results)}")
+    names = {call["id"]: call["args"]["name"] for m in tape if isinstance(m, AIMessage) for call in m.tool_calls}
+    broken += [f"the call of {names[c]} has the result {r.text!r}" for c, r in results.items() if _is_foreign(r, names[c])]
     keys = Counter(key for _, key in noted(folder, "effects"))
     broken += [f"effect {key} happened {times} times" for key, times in keys.items() if times > 1]
     finished = [(call_id, name) for _, call_id, name in noted(folder, "finished") if name != "read"]
@@ -129,3 +139,7 @@ def judge(folder: Path, *, checkpoints: bool) -> tuple[Counter[str], list[str]]:
     counts += Counter({"effects": sum(keys.values()), "doubled": sum(keys.values()) - len(keys)})
     counts += Counter({"results announced": len(finished)})
     return counts, broken
+
+
+def _is_foreign(result: ToolMessage, name: str) -> bool:
+    return result.additional_kwargs["turngraph"]["status"] == "ok" and name not in result.text

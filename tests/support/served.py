@@ -28,7 +28,7 @@ def answer(request: Request) -> Step:
     if messages[-1]["role"] == "tool":
         results = [m["content"] for m in messages[_last_user(messages) :] if m["role"] == "tool"]
         return say("Done: " + " | ".join(results), chunks=PIECE, chunk_delay=0.002)
-    lines = str(messages[_last_user(messages)]["content"]).strip().splitlines()
+    lines = _text(messages[_last_user(messages)]["content"]).strip().splitlines()
     verb, _, rest = lines[0].partition(" ")
     match verb:
         case "say":
@@ -41,6 +41,11 @@ def answer(request: Request) -> Step:
             return call(*named, text="Let me see.", chunks=PIECE, ids=[None] * len(named))
         case _:
             return say(f"You said: {lines[0]}", chunks=PIECE)
+
+
+def _text(content: Any) -> str:
+    """The text of a message, of a string or of blocks: chat clients send blocks."""
+    return content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
 
 
 def _last_user(messages: list[dict[str, Any]]) -> int:

@@ -133,6 +133,26 @@ async def test_claims_of_open_turns_are_never_dropped(kept: Journal, thread: str
     assert await kept.lookup(thread, "crashed") == {"c": Started("tool", "d")}
 
 
+async def test_a_thread_is_forgotten_with_what_ran_inside_it_and_no_other(kept: Journal, thread: str) -> None:
+    await kept.forget_thread(thread)
+    everywhere = (thread, f"{thread}|turn:1", f"{thread}0", f"other|{thread}")
+    for name in everywhere:
+        await kept.open_turn(name, "u", {"model": "m"})
+        await kept.claim(name, "u", [ask("a")])
+        await kept.settle(name, "u", ended("a"))
+        await kept.save_partial(name, "u", "text")
+        await kept.enqueue(name, {"id": "m"})
+    assert await kept.acquire(thread, "runner")
+    await kept.forget_thread(thread)
+    for name in everywhere:
+        left = name not in everywhere[:2]
+        assert bool(await kept.open_turns(name)) == left
+        assert bool(await kept.lookup(name, "u")) == left
+        assert bool(await kept.queued(name)) == left
+        assert (await kept.take_partial(name, "u") is not None) == left
+    assert await kept.heartbeat(thread, "runner"), "the lease is its owner's to give up"
+
+
 # --- claims
 
 
@@ -267,7 +287,7 @@ async def test_one_owner_at_a_time_and_nobody_waits(kept: Journal, thread: str) 
 async def test_a_silent_owner_is_taken_over(kept: Journal, thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = new_owner(), new_owner()
     assert await kept.acquire(thread, one)
-    for module in ("journal", "journal_sql", "journal_store"):
+    for module in ("journal", "sql_lease", "journal_store"):
         monkeypatch.setattr(f"turngraph.tools.{module}.EXPIRY_SECONDS", 0.2)
     assert not await kept.acquire(thread, two)
     await asyncio.sleep(0.15)
@@ -321,7 +341,7 @@ async def test_holding_a_lease_beats_and_gives_it_up(
     kept: Journal, thread: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.05)
-    for module in ("journal", "journal_sql", "journal_store"):
+    for module in ("journal", "sql_lease", "journal_store"):
         monkeypatch.setattr(f"turngraph.tools.{module}.EXPIRY_SECONDS", 0.3)
     async with hold_lease(kept, thread):
         await asyncio.sleep(0.5)
@@ -417,6 +437,7 @@ operations = st.lists(
         st.tuples(st.just("pause"), st.sampled_from("abc")),
         st.tuples(st.just("release"), st.lists(st.sampled_from("abc"), max_size=2)),
         st.tuples(st.just("forget"), st.lists(st.sampled_from("abc"), max_size=2)),
+        st.tuples(st.just("forget thread"), st.none()),
         st.tuples(st.just("open"), st.sampled_from("uvw")),
         st.tuples(st.just("close"), st.sampled_from("uvw")),
         st.tuples(st.just("update"), st.sampled_from("uvw")),
@@ -441,6 +462,8 @@ async def _apply(kept: Journal, thread: str, step: int, name: str, value: Any) -
             return await kept.release(thread, "u", value)
         case "forget":
             return await kept.forget(thread, "u", value)
+        case "forget thread":
+            return await kept.forget_thread(thread)
         case "open":
             return await kept.open_turn(thread, value, {"step": step})
         case "close":

@@ -32,7 +32,7 @@ def test_the_payload_is_the_shape_that_uis_draw_with_our_fields_beside_it() -> N
     ]
     assert payload["review_configs"] == [
         {"action_name": "send", "allowed_decisions": ["approve", "edit", "reject", "respond"]},
-        {"action_name": "ask_user", "allowed_decisions": ["respond"]},
+        {"action_name": "ask_user", "allowed_decisions": ["reject", "respond"]},
     ]
     assert payload["turngraph"] == {
         "version": 1,

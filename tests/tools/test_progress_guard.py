@@ -133,3 +133,32 @@ def test_it_never_speaks_of_batches_that_do_not_repeat_and_stays_small(batches: 
         call: Any = {"id": "c", "name": "a", "args": {"x": number}}
         snapshot, _ = observe(snapshot, [call], {"c": "r" * 10_000}, ())
     assert len(json.dumps(snapshot)) < 1_000
+
+
+def remembering(batches: list[list[tuple[str, Any, str]]]) -> list[str]:
+    """What a guard with a memory of all 16 batches says, counted from the front."""
+    said: list[str] = []
+    best = 1
+    for end in range(1, len(batches) + 1):
+        seen = batches[max(0, end - 16) : end]
+        before, best = best, 1
+        for length in range(1, 5):
+            for start in range(len(seen) - 2 * length + 1):
+                if all(seen[at] == seen[at + length] for at in range(start, len(seen) - length)):
+                    best = max(best, -(-(len(seen) - start) // length))
+                    break
+        said.append("stop" if best >= 4 else "correct" if best == 2 > before else "go")
+    return said
+
+
+@given(st.lists(st.sampled_from([A, B, C, D, E]), max_size=24) | st.lists(st.sampled_from([A, B]), max_size=24))
+@settings(max_examples=300, deadline=None)
+def test_what_it_forgets_would_have_changed_nothing(batches: list[list[tuple[str, Any, str]]]) -> None:
+    assert verdicts(batches) == remembering(batches)
+
+
+def test_it_remembers_little_where_nothing_repeats() -> None:
+    snapshot: dict[str, Any] = {}
+    for number in range(30):
+        snapshot, _ = observe(snapshot, [{"id": "c", "name": "a", "args": {"x": number}}], {"c": "same"}, ())
+    assert len(snapshot["seen"]) == 4

@@ -14,9 +14,11 @@ from turngraph.graph.inputs import (
     revoke_grant,
     send_input,
 )
+from turngraph.graph.remote import RemoteTurn, remote_turn
 from turngraph.graph.serve import graph
 from turngraph.graph.shell import TurnGraph
 from turngraph.graph.threads import adelete_thread, delete_thread
+from turngraph.llm.loading import ModelLoadError
 from turngraph.nodes.parts import Capability
 from turngraph.state.channels import TurnInput, TurnOutput, TurnState
 from turngraph.state.errors import InputError, ProviderError, ResumeError, TurnConflict, TurnError
@@ -29,8 +31,10 @@ __all__ = [
     "Compaction",
     "InputError",
     "Journal",
+    "ModelLoadError",
     "ModelProfile",
     "ProviderError",
+    "RemoteTurn",
     "ResumeError",
     "TurnConflict",
     "TurnError",
@@ -51,6 +55,7 @@ __all__ = [
     "delete_thread",
     "graph",
     "list_grants",
+    "remote_turn",
     "revoke_grant",
     "send_input",
 ]

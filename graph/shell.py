@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +105,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
     ) -> tuple[Admitted, RunScope, tuple[Journal, str] | None]:
         """What was admitted, the scope of the run, and the lease that it needs."""
         admitted, scope = admit(input, config, self.config, context), new_scope()
-        scope.values_at, scope.checkpoint_at = self._values_at, _checkpoint_at
+        scope.values_at, scope.checkpoint_at, scope.write_at = self._values_at, _checkpoint_at, _write_at
         if is_nested(config):
             scope.nested = not scope.leased
             return admitted, scope, None
@@ -122,6 +122,13 @@ async def _checkpoint_at(config: RunnableConfig) -> CheckpointTuple | None:
     saver = config["configurable"]["__pregel_checkpointer"]
     found: CheckpointTuple | None = await _outside(saver.aget_tuple, saver.get_tuple, config)
     return found
+
+
+async def _write_at(config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str) -> None:
+    saver = config["configurable"]["__pregel_checkpointer"]
+    await _outside(
+        lambda at: saver.aput_writes(at, writes, task_id), lambda at: saver.put_writes(at, writes, task_id), config
+    )
 
 
 async def _outside(read: Callable[[Any], Any], read_sync: Callable[[Any], Any], config: RunnableConfig) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, cast
 from langgraph.types import Interrupt, interrupt
 
 from turngraph.nodes import texts
+from turngraph.nodes.asked import VOID, void_answer, was_shown
 from turngraph.nodes.belt import belt_of
 from turngraph.nodes.closing import open_message
 from turngraph.nodes.parts import Visit
@@ -19,23 +20,44 @@ from turngraph.tools.run import Interrupted
 
 
 async def interrupt_node(state: TurnState, visit: Visit) -> Update:
-    """Pauses, then records the answers. One that cannot be applied changes nothing: it pauses again and says why."""
+    """Pauses, then records the answers. One that cannot be applied changes nothing: it pauses again and says why.
+
+    Inside another graph an answer is taken only for the question that was shown (`was_shown`).
+    """
     batch: Batch = state.get("batch") or {}
     message = open_message(state["messages"], visit.turn_id)
     if message is None or not batch.get("waiting"):
         return {"progress": {**visit.progress, "next": "fold"}, "batch": None}
     for call_id in batch["waiting"]:
         if call_id in batch.get("own", {}):
-            return _own(visit, batch, call_id, interrupt(batch["own"][call_id]["payload"]))
+            asked = batch["own"][call_id]["payload"]
+            value = interrupt(asked)
+            if value == VOID or not await was_shown(visit, asked):
+                return await _unseen(visit, batch, value)
+            return _own(visit, batch, call_id, value)
     work = BatchWork(state, visit, message, belt_of(visit, state))
     payload = build_payload(visit.turn_id, work.plan().waiting, batch.get("error"))
     answer = interrupt(payload)
+    if answer == VOID or not await was_shown(visit, payload):
+        return await _unseen(visit, batch, answer)
     try:
         decisions = normalise_resume(answer, payload, list(work.belt.known))
     except ResumeError as refused:
-        return {"batch": {**batch, "error": str(refused)}, "progress": {**visit.progress, "next": "interrupt"}}
+        return _again(visit, batch, str(refused))
     visit.emit(visit.shown)("interaction_resolved", call_ids=list(decisions))
     return await _decided(visit, batch, work, payload, decisions)
+
+
+def _again(visit: Visit, batch: Batch, error: str) -> Update:
+    """The answer is not taken: the same question again, with the reason where it can hold one."""
+    return {"batch": {**batch, "error": error}, "progress": {**visit.progress, "next": "interrupt"}}
+
+
+async def _unseen(visit: Visit, batch: Batch, answer: Any) -> Update:
+    """The answer was meant for something else: it answers nothing, now and when the run is continued."""
+    if answer != VOID:
+        await void_answer(visit)
+    return _again(visit, batch, texts.ANSWERED_UNSEEN)
 
 
 def _own(visit: Visit, batch: Batch, call_id: str, value: Any) -> Update:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,8 @@ class RunScope:
     """Reads the state that this graph saved in another place of a thread; the config names the checkpointer, too."""
     checkpoint_at: Callable[[RunnableConfig], Awaitable[CheckpointTuple | None]] | None = None
     """Reads a checkpoint of the graph around this one; without an id in the config the newest."""
+    write_at: Callable[[RunnableConfig, Sequence[tuple[str, Any]], str], Awaitable[None]] | None = None
+    """Saves pending writes of a task beside a checkpoint; the config names it, and the checkpointer."""
     when_saved: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     """What is to be done once everything that the run wrote is saved."""
     _inner: "weakref.WeakSet[RunScope]" = field(default_factory=weakref.WeakSet)

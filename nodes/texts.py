@@ -23,6 +23,10 @@ _WHY: dict[StopReason, str] = {
     "context_window": "the conversation does not fit the context window",
 }
 
+ANSWERED_UNSEEN = (
+    "The answer came before this question was shown, or the calls were changed since. Please look, and answer again."
+)
+
 
 def why(reason: StopReason) -> str:
     """The reason to stop, in words."""

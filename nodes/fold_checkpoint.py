@@ -30,7 +30,8 @@ async def fold_checkpoint(state: TurnState, visit: Visit) -> Update:
     effects = visit.progress.get("effects", {})
     anchors: list[Anchor] = [_fold(visit, state, point) for point in effects.get("checkpoints", [])]
     for anchor in anchors:
-        visit.emit(visit.shown)("checkpoint_folded", call_id=cast(FoldAnchor, anchor)["call_id"])
+        fold = cast(FoldAnchor, anchor)
+        visit.emit(visit.shown)("checkpoint_folded", call_id=fold["call_id"], folded=_folded(state, visit, fold))
     snapshot, verdict = _guard(state, visit)
     if verdict == "correct":
         anchors.append(note(visit, state["messages"][-1].id or "", NO_PROGRESS_CORRECTION))
@@ -91,6 +92,13 @@ def _fold(visit: Visit, state: TurnState, point: dict[str, str]) -> FoldAnchor:
         "text": point["text"],
         "why": "context_checkpoint",
     }
+
+
+def _folded(state: TurnState, visit: Visit, fold: FoldAnchor) -> int:
+    """How many messages of the turn a tool's checkpoint stands for."""
+    mine = [message.id for message in of_turn(state["messages"], visit.turn_id)]
+    through = fold.get("through_message_id", "")
+    return mine.index(through) + 1 if through in mine else 0
 
 
 async def _automatic(state: TurnState, visit: Visit, new: list[Anchor]) -> list[Anchor]:

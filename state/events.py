@@ -17,7 +17,7 @@ EventType: TypeAlias = Literal[
     "checkpoint_folded",  # call_id, folded
     "history_compacted",  # summarized
     "history_trimmed",  # excluded_counts
-    "notice",  # code, text
+    "notice",  # code (offline_model, unknown_name, cannot_pause, question_over_window, ...), text
     "turn_finished",  # receipt
 ]
 

@@ -8,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from tests.support.openai_server import Request, Step, call, say
-from tests.support.turns import chat, check_turn, pause_of, run, thread, types
+from tests.support.turns import chat, check_turn, pause_of, run, thread
 from turngraph.graph import Capability, TurnSettings, build_turn_graph
 from turngraph.tools import TurnEffects, load_skills, tool_policy
 
@@ -48,7 +48,8 @@ def test_a_checkpoint_folds_the_rounds_before_it(openai_server: Any) -> None:
     assert "Look around, please" in sent
     assert "read_tool_result" in server.requests[2].tool_names
     assert output["receipt"]["folds"] == 1
-    assert "checkpoint_folded" in types(events)
+    (folded,) = [event["folded"] for event in events if event["type"] == "checkpoint_folded"]
+    assert folded == len([m for m in server.requests[1].messages if m["role"] in ("assistant", "tool")])
     assert any("verbose view of yard" in m.text for m in output["messages"]), "the tape must keep it"
     check_turn(output, events)
 

@@ -63,7 +63,11 @@ async def _lost_batch(state: TurnState, visit: Visit) -> Update | None:
         return None
     visit.scope.claimed = frozenset(await visit.journal.lookup(visit.thread, visit.turn_id))
     for record in await visit.journal.open_turns(visit.thread):
-        if record["turn_id"] != visit.turn_id or "batch" not in record:
+        if record["turn_id"] != visit.turn_id or not record.get("batch"):
+            continue
+        if record.get("saved"):  # the turn reached its end, and is run again from an earlier checkpoint
+            begun = {"saved": False, "finished": False, "batch": None}
+            await visit.journal.update_turn(visit.thread, visit.turn_id, begun)
             continue
         message = messages_from_dict([record["batch"]])[0]
         if all(known.id != message.id for known in state["messages"]):

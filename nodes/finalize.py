@@ -30,7 +30,7 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     closing = _CLOSING.get(reason, ("cancelled", texts.not_run(reason)))
     outcomes = (state.get("batch") or {}).get("outcomes", {})
     if reason == "cancelled" and open_message(tape, visit.turn_id) is not None:
-        outcomes = {**await journal_outcomes(visit, visit.turn_id), **outcomes}
+        outcomes = {**await journal_outcomes(visit, visit.turn_id, tape), **outcomes}
     closed = close_calls(tape, visit.turn_id, outcomes, closing)
     answer, spoken = _answer(tape, progress, reason)
     added: list[AnyMessage] = [*closed]
@@ -48,6 +48,8 @@ async def finalize(state: TurnState, visit: Visit) -> Update:
     await forget_held(visit, state)
     receipt = make_receipt(visit.progress, reason, status_of(reason), visit.seconds())
     await visit.journal.update_turn(visit.thread, visit.turn_id, {"finished": True})
+    journal, where = visit.journal, (visit.thread, visit.turn_id)
+    visit.scope.when_saved.append(lambda: journal.update_turn(*where, {"saved": True}))
     if (place := visit.place) is not None:
         await _leave(state, visit, place, added, receipt)
     visit.emit(number)("turn_finished", receipt=receipt)

@@ -1,7 +1,7 @@
 """`prepare_turn`: closes what an earlier turn left open, opens this turn's record, resolves what it works with."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
@@ -37,10 +37,11 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     dropped = await _dropped_before(visit, state)
     queued = await take_queued(visit, state, saved=True, restored=dropped.messages, dead=dropped.dead)
     first, last = turn_input([*state.get("messages", []), *queued], visit.anchor or dropped.known)
-    turn_id = _turn_id(visit, last, len(state.get("anchors", [])))
     records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
+    turn_id = _turn_id(visit, last, len(state.get("anchors", [])), records)
     mine = records.pop(turn_id, None)
-    earlier = await close_earlier(state, visit, records)
+    others = {key: record for key, record in records.items() if not _ended_on(record, first)}
+    earlier = await close_earlier(state, visit, others)
     settings = settings_of_run(get_runtime().context)
     visit.settings, visit.progress = settings, fresh_progress(turn_id, settings)
     anchor = await _open_turn(visit, mine, first, last)
@@ -70,9 +71,7 @@ async def _dropped_before(visit: Visit, state: TurnState) -> Dropped:
     return dropped
 
 
-async def _open_turn(
-    visit: Visit, mine: dict[str, Any] | None, first: BaseMessage, last: BaseMessage
-) -> TurnAnchor:
+async def _open_turn(visit: Visit, mine: dict[str, Any] | None, first: BaseMessage, last: BaseMessage) -> TurnAnchor:
     """The turn's anchor, and its record in the journal. `mine` is the record that it had before a crash or a failure.
 
     Raises ModelLoadError; the record then says so, for the receipt that the next turn writes.
@@ -112,9 +111,22 @@ def _announce(visit: Visit, model: str) -> None:
         emit("notice", code="unknown_name", text=f"{field} names what this graph does not have: {', '.join(names)}.")
 
 
-def _turn_id(visit: Visit, last: BaseMessage, anchors: int) -> str:
-    """The id of the turn that answers this message now; the same where a crash makes this node run again."""
-    return uuid5(NAMESPACE_OID, f"{visit.thread or uuid4().hex}:{last.id}:{anchors}").hex[:20]
+def _turn_id(visit: Visit, last: BaseMessage, anchors: int, records: Mapping[str, Mapping[str, Any]]) -> str:
+    """The id of the turn that answers this message now; the same where a crash makes this node run again.
+
+    Another one for a message that was edited, and where the turn had reached its end and is begun anew from an
+    earlier checkpoint: what that one did is not this one's.
+    """
+    seed = f"{visit.thread or uuid4().hex}:{last.id}:{anchors}:{last.content!r}"
+    turn_id = uuid5(NAMESPACE_OID, seed).hex[:20]
+    while records.get(turn_id, {}).get("saved"):
+        turn_id = uuid5(NAMESPACE_OID, f"{turn_id}:again").hex[:20]
+    return turn_id
+
+
+def _ended_on(record: Mapping[str, Any], first: BaseMessage) -> bool:
+    """Whether this is the record of a turn that answered the same message, and whose end is saved."""
+    return bool(record.get("saved")) and record.get("anchor", {}).get("first_message_id") == first.id
 
 
 def fresh_progress(turn_id: str, settings: TurnSettings) -> Progress:

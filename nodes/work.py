@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, message_to_dict
@@ -18,10 +18,10 @@ from turngraph.state.channels import OwnPause, TurnState
 from turngraph.state.decisions import Decision
 from turngraph.state.words import ToolStatus
 from turngraph.tools import texts as tool_texts
-from turngraph.tools.claims import ClaimRequest, Settled, Started
+from turngraph.tools.claims import ClaimRequest, ClaimState, Fresh, Settled, Started, claim_keys, is_claim_of
 from turngraph.tools.parallel import Job, run_many
 from turngraph.tools.permission import decide_permission
-from turngraph.tools.plan import Answer, BatchFacts, Plan, Run, grants_of, plan_batch
+from turngraph.tools.plan import Answer, BatchFacts, Plan, Run, claim_digest, grants_of, plan_batch
 from turngraph.tools.run import RawToolResult
 
 
@@ -43,6 +43,7 @@ class BatchWork:
         self.counted = 0
         self.errors = 0
         self._recorded = bool(batch)
+        self._keys: dict[str, str] = {}
         self._emit = visit.emit(visit.shown)
         self._context = tool_context(visit, state, list(belt.known.values()))
 
@@ -55,13 +56,24 @@ class BatchWork:
             return
         claims = await self.visit.journal.lookup(self.visit.thread, self.visit.turn_id)
         for call_id in [call["id"] for call in self.calls if call["id"] not in self.outcomes]:
-            match claims.get(call_id):
+            match self._claim_in(claims, call_id):
                 case Settled(outcome=known):
-                    self.outcomes[call_id] = known
+                    self.outcomes[call_id] = {**known, "call_id": call_id}
                     self.counted += 1
                     self.errors += int(known["status"] in ("error", "unknown"))
                 case Started(digest=digest):
                     self.unknown.setdefault(call_id, digest)
+
+    def _claim_in(self, claims: Mapping[str, ClaimState], call_id: str) -> ClaimState | None:
+        """The claim that was made for this call, of those that the journal has of the turn."""
+        call = next(call for call in self.calls if call["id"] == call_id)
+        made_for = claim_digest(call, None)
+        for key in claim_keys(call_id, made_for):
+            claim = claims.get(key)
+            if claim is not None and not isinstance(claim, Fresh) and is_claim_of(claim, made_for):
+                self._keys[call_id] = key
+                return claim
+        return None
 
     def plan(self) -> Plan:
         """What may happen with each call now; pure over what is known."""
@@ -115,11 +127,9 @@ class BatchWork:
         call, journal, where = run.call, self.visit.journal, (self.visit.thread, self.visit.turn_id)
         claimed = run.policy.effect != "read"
         if claimed:
-            if run.retry:
-                await journal.release(*where, [call["id"]])
-            claim = (await journal.claim(*where, [ClaimRequest(call["id"], call["name"], run.digest)]))[call["id"]]
+            claim = await self._claim(run)
             if isinstance(claim, Settled):
-                self.outcomes[call["id"]] = claim.outcome
+                self.outcomes[call["id"]] = {**claim.outcome, "call_id": call["id"]}
                 return
             if isinstance(claim, Started):
                 self._keep(outcome(call, "unknown", tool_texts.UNKNOWN_OUTCOME))
@@ -130,17 +140,31 @@ class BatchWork:
         if isinstance(result, Asks):
             self._paused_itself(run, result)
             if claimed and call["id"] in self.own:
-                await journal.pause(*where, call["id"])
+                await journal.pause(*where, self._keys[call["id"]])
             return
         if run.note:
             result["content"] = _noted(run.note, result["content"])
         try:
             if claimed:
-                await journal.settle(*where, result)
+                await journal.settle(*where, {**result, "call_id": self._keys[call["id"]]})
         except asyncio.CancelledError:  # it does not make a finished call a cancelled one
             self._keep(result)
             raise
         self._keep(result)
+
+    async def _claim(self, run: Run) -> ClaimState:
+        """The claim of the call that is about to run. One under its id that was made for another call is none of it."""
+        call, where = run.call, (self.visit.thread, self.visit.turn_id)
+        if run.retry:
+            await self.visit.journal.release(*where, [self._keys.get(call["id"], call["id"])])
+        claim: ClaimState = Fresh()
+        for key in claim_keys(call["id"], run.digest):
+            self._keys[call["id"]] = key
+            request = ClaimRequest(key, call["name"], run.digest)
+            claim = (await self.visit.journal.claim(*where, [request]))[key]
+            if isinstance(claim, Fresh) or is_claim_of(claim, run.digest):
+                break
+        return claim
 
     async def _result(self, run: Run) -> CallOutcome | Asks:
         """What the tool gave; `read_tool_result` reads the thread's own originals."""

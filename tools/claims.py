@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from turngraph.state.calls import CallOutcome
@@ -49,6 +49,7 @@ class Settled:
     """The call ended; this is its one outcome."""
 
     outcome: CallOutcome
+    digest: str = field(default="", compare=False)
 
 
 ClaimState: TypeAlias = Fresh | Started | Paused | Settled
@@ -58,8 +59,34 @@ ClaimState: TypeAlias = Fresh | Started | Paused | Settled
 def claim_state(name: str, digest: str, state: str, outcome: str | None) -> Started | Paused | Settled:
     """A stored claim as its closed form."""
     if outcome is not None:
-        return Settled(cast(CallOutcome, json.loads(outcome)))
+        return Settled(cast(CallOutcome, json.loads(outcome)), digest)
     return Paused(name, digest) if state == "paused" else Started(name, digest)
+
+
+_OTHER = "~#"
+
+
+def claim_keys(call_id: str, digest: str) -> tuple[str, str]:
+    """The keys that a call may be claimed under: its id, and one of its own where that is another call's.
+
+    An id alone does not name a call for ever: providers repeat theirs, and people edit calls and fork threads.
+    """
+    return call_id, f"{call_id}{_OTHER}{plain_digest(digest)[:16]}"
+
+
+def call_id_of(key: str) -> str:
+    """The id of the call that is claimed under this key."""
+    return key.partition(_OTHER)[0]
+
+
+def plain_digest(digest: str) -> str:
+    """The digest of tool and arguments alone, of a claim that may be one after another of unknown outcome."""
+    return digest.partition("-")[0]
+
+
+def is_claim_of(claim: Started | Paused | Settled, digest: str) -> bool:
+    """Whether a claim was made for the call with this digest, and not for another one under the same id."""
+    return claim.digest in ("", digest) or plain_digest(claim.digest) == plain_digest(digest)
 
 
 def distinct(calls: Sequence[ClaimRequest]) -> list[ClaimRequest]:

@@ -270,7 +270,9 @@ def claim_digest(call: Call, unknown_claim: str | None) -> str:
     has another digest, and an approval of the first run never covers a second one, however often the process dies.
     """
     plain = digest(call["name"], call["args"])
-    return plain if unknown_claim is None else hashlib.sha256(f"{plain}\nafter {unknown_claim}".encode()).hexdigest()
+    if unknown_claim is None:
+        return plain
+    return f"{plain}-{hashlib.sha256(f'{plain} after {unknown_claim}'.encode()).hexdigest()[:16]}"
 
 
 def grants_of(calls: Sequence[Call], decisions: Mapping[str, Decision], turn_id: str) -> list[Grant]:

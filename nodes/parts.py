@@ -108,6 +108,11 @@ class Visit:
         return place_of(self.config.get("configurable", {})) if self.can_pause else None
 
     @property
+    def inside(self) -> bool:
+        """Whether the turn runs inside another graph."""
+        return "|" in str(self.config.get("configurable", {}).get("checkpoint_ns", ""))
+
+    @property
     def shown(self) -> int:
         """The number of the last round that events spoke of."""
         return self.progress["rounds"] + self.progress["uncounted"]

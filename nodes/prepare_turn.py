@@ -36,7 +36,8 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     await warm_up()
     dropped = await _dropped_before(visit, state)
     queued = await take_queued(visit, state, saved=True, restored=dropped.messages, dead=dropped.dead)
-    first, last = turn_input([*state.get("messages", []), *queued], visit.anchor or dropped.known)
+    tape = [*state.get("messages", []), *queued]
+    first, last = turn_input(tape, visit.anchor or dropped.known, inside=visit.inside)
     records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
     turn_id = _turn_id(visit, last, len(state.get("anchors", [])), records)
     mine = records.pop(turn_id, None)
@@ -134,15 +135,22 @@ def fresh_progress(turn_id: str, settings: TurnSettings) -> Progress:
     return whole({"turn_id": turn_id, "skills": list(settings.active_skills)})
 
 
-def turn_input(tape: Sequence[BaseMessage], anchor: TurnAnchor | None) -> tuple[BaseMessage, BaseMessage]:
+def turn_input(
+    tape: Sequence[BaseMessage], anchor: TurnAnchor | None, *, inside: bool = False
+) -> tuple[BaseMessage, BaseMessage]:
     """The first and the last message of a new turn's input.
 
     The input is what others wrote after everything that the last turn knew; of a history that was sent along, the
     messages after its last assistant or tool message. A last turn that was never answered is answered again.
+    `inside` another graph, which sends a turn wherever it likes (after a router's words, another agent or another
+    turn), there is always the newest user message to go on with; all that follows it is the input.
     Raises InputError when there is no user message to answer.
     """
     fresh = _unclaimed(tape, anchor)
     tail = _tail(fresh) or ([] if _answered(tape, anchor) else _tail(_unclaimed(tape, None)))
+    if inside and not any(isinstance(message, HumanMessage) for message in tail):
+        asked = max((at for at, message in enumerate(tape) if isinstance(message, HumanMessage)), default=len(tape))
+        tail = list(tape[asked:])
     if not any(isinstance(message, HumanMessage) for message in tail):
         raise InputError('There is nothing to answer. Send a user message: {"messages": [("user", "...")]}.')
     return tail[0], tail[-1]

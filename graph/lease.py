@@ -74,15 +74,18 @@ def leased_thread(graph: Any, config: RunnableConfig | None) -> tuple[Journal, s
 
 
 @contextlib.contextmanager
-def holding(needed: tuple[Journal, str] | None, on_lost: Callable[[], None]) -> Iterator[None]:
-    """Holds a lease while the block runs, from a thread that may wait. Raises TurnConflict."""
+def holding(needed: tuple[Journal, str] | None, on_lost: Callable[[], None]) -> Iterator[HeldLease | None]:
+    """Holds a lease while the block runs, from a thread that may wait; the block may give it up earlier.
+
+    Raises TurnConflict.
+    """
     if needed is None:
-        yield
+        yield None
         return
     lease = HeldLease(*needed, on_lost)
     try:
         lease.taken.result()
-        yield
+        yield lease
     finally:
         ended = lease.give_up()
         if not on_background_loop():
@@ -90,15 +93,17 @@ def holding(needed: tuple[Journal, str] | None, on_lost: Callable[[], None]) -> 
 
 
 @contextlib.asynccontextmanager
-async def aholding(needed: tuple[Journal, str] | None, on_lost: Callable[[], None]) -> AsyncIterator[None]:
+async def aholding(
+    needed: tuple[Journal, str] | None, on_lost: Callable[[], None]
+) -> AsyncIterator[HeldLease | None]:
     """The same from an event loop."""
     if needed is None:
-        yield
+        yield None
         return
     lease = HeldLease(*needed, on_lost)
     try:
         await asyncio.shield(asyncio.wrap_future(lease.taken))
-        yield
+        yield lease
     finally:
         await asyncio.shield(asyncio.wrap_future(lease.give_up()))
 

@@ -66,7 +66,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         if (names := unloaded_models(self.parts, admitted, config)):
             run_sync(load_models(names))
         kwargs.setdefault("output_keys", self.output_channels)
-        with holding(needed, scope.lose):
+        with holding(needed, scope.lose) as scope.held:
             if wants_resume(admitted) and not is_nested(config):
                 admitted = check_resume(
                     admitted, self.get_state(config or {}), self.parts.tool_names, strict=not is_served(config)
@@ -76,7 +76,6 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
 
             yield from _drain(start, scope, nested=is_nested(config))
-            run_sync(scope.saved())
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, *, context: Any = None, **kwargs: Any
@@ -86,7 +85,7 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         admitted, scope, needed = self._open(input, config, context)
         await load_models(unloaded_models(self.parts, admitted, config))
         kwargs.setdefault("output_keys", self.output_channels)
-        async with aholding(needed, scope.lose):
+        async with aholding(needed, scope.lose) as scope.held:
             if wants_resume(admitted) and not is_nested(config):
                 admitted = check_resume(
                     admitted, await self.aget_state(config or {}), self.parts.tool_names, strict=not is_served(config)
@@ -98,7 +97,6 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
                     yield item
             finally:
                 await stream.aclose()
-            await scope.saved()
 
     def _open(
         self, input: Any, config: RunnableConfig | None, context: Any
@@ -152,6 +150,7 @@ def _drain(start: Callable[[], Iterator[Any]], scope: RunScope, *, nested: bool)
         try:
             for item in start():
                 items.put(item)
+            run_sync(scope.saved())
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread as it is
             last = _Raised(error)
         finally:
@@ -198,6 +197,7 @@ async def _adrain(stream: AsyncIterator[Any], scope: RunScope, *, gives_in: bool
         try:
             async for item in stream:
                 items.put_nowait(item)
+            await scope.saved()
         except BaseException as error:  # noqa: BLE001 - handed to the caller's task as it is
             last = _Raised(error)
         finally:

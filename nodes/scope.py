@@ -32,7 +32,7 @@ class RunScope:
     nested: bool = False
     """Whether this run is part of one that holds none: its first node takes a lease of its own."""
     held: Any = None
-    """The lease that the first node took."""
+    """The lease of this run: its shell took it, or its first node. Given up as soon as the run has ended or paused."""
     lost: bool = False
     """Whether another runner took the lease over: this run may not write any more."""
     values_at: Callable[[RunnableConfig], Awaitable[Mapping[str, Any]]] | None = None

@@ -311,3 +311,36 @@ async def test_two_runs_of_one_foreign_parent_run_the_tools_of_its_turn_once() -
 
 def _again(messages: list[Any]) -> Any:
     return "Done." if messages[-1].type == "tool" else ScriptedReply(calls=[("work", {"name": "n"})])
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+async def test_a_consumer_that_stops_reading_does_not_keep_the_lease(form: str) -> None:
+    ran: list[str] = []
+
+    def send(to: str) -> str:
+        """Send."""
+        ran.append(to)
+        return f"sent to {to}"
+
+    model = ScriptedModel([ScriptedReply(calls=[("send", {"to": "ann"})]), "Sent."])
+    graph = build_turn_graph(model, [tool_policy(send, permission="ask")], checkpointer=InMemorySaver())
+
+    async def answered() -> Any:
+        while True:
+            try:
+                return await graph.ainvoke(YES, thread())
+            except (TurnConflict, ResumeError):  # the run has not paused yet
+                await asyncio.sleep(0.02)
+
+    if form == "sync":
+        held = graph.stream(GO, thread(), stream_mode="custom")
+        assert any(event["type"] == "interaction_requested" for event in held)
+    else:
+        aheld = graph.astream(GO, thread(), stream_mode="custom")
+        async for event in aheld:
+            if event["type"] == "interaction_requested":
+                break
+    async with asyncio.timeout(20):
+        output = await answered()
+    assert output["answer"] == "Sent."
+    assert ran == ["ann"]

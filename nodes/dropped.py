@@ -89,6 +89,8 @@ async def find_dropped(visit: Visit, place: Place, state: TurnState) -> Dropped:
         fate = fate_of(record, place, tape)
         if fate == "live":
             continue
+        if fate == "gone" and await _entered_again(visit, place, record, tape):
+            fate = "dropped"
         if await _is_settled(visit, place, record, fate, unfinished, _asked(tape)):
             await visit.journal.close_turn(place.shelf, record["turn_id"])
             continue
@@ -135,6 +137,36 @@ async def _step_dropped(visit: Visit, place: Place, record: Mapping[str, Any]) -
         if not at:
             return False
     return False
+
+
+async def _entered_again(
+    visit: Visit, place: Place, record: Mapping[str, Any], tape: Sequence[BaseMessage]
+) -> bool:
+    """Whether the state of the root was edited while an unfinished turn stood here, and this one takes its place.
+
+    LangGraph gives the node a new task then, which knows nothing of what the old one did. Nothing stands behind the
+    question, and of the root's checkpoints only edits lie between the old step and this one.
+    """
+    outside = [message.id for message in tape if "question" not in marks_of(message)]
+    same = _names(record["namespace"]) == _names(place.namespace)
+    if record.get("ended") or not same or not outside or outside[-1] != record["after"]:
+        return False
+    at, saver = place.steps.get("", ""), visit.config.get("configurable", {}).get("__pregel_checkpointer")
+    for _ in range(LOOK_BACK):
+        there = {"thread_id": place.thread, "checkpoint_ns": "", "checkpoint_id": at, "__pregel_checkpointer": saver}
+        read = visit.scope.checkpoint_at
+        saved = None if read is None or not at else await read({"configurable": there})
+        if saved is None or saved.checkpoint["id"] == record["steps"].get(""):
+            return saved is not None
+        if saved.metadata.get("source") not in ("update", "fork"):
+            return False
+        at = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id", "")
+    return False
+
+
+def _names(namespace: str) -> list[str]:
+    """The names of the nodes in a namespace."""
+    return [part.partition(":")[0] for part in namespace.split("|")]
 
 
 def fate_of(record: Mapping[str, Any], place: Place, tape: Sequence[BaseMessage]) -> Fate:

@@ -157,18 +157,23 @@ def check_resume(
     if not pending:
         raise ResumeError("Nothing waits for an answer on this thread. Send a message to start a new turn.")
     value = admitted.input.resume
-    answers = _by_interrupt(value, pending)
+    answers = _by_interrupt(value, pending, strict=strict)
     for interrupt in pending:
         if strict and interrupt.id in answers and is_turn_payload(interrupt.value):
             normalise_resume(answers[interrupt.id], interrupt.value, tools)
     return replace(admitted, input=Command(resume=answers))
 
 
-def _by_interrupt(value: Any, pending: list[Interrupt]) -> dict[str, Any]:
-    """Answers by interrupt id: LangGraph's own map, or one plain value for the one pause there is."""
+def _by_interrupt(value: Any, pending: list[Interrupt], *, strict: bool) -> dict[str, Any]:
+    """Answers by interrupt id: LangGraph's own map, or one plain value for the one pause there is.
+
+    Not `strict`: an answer to a pause that is over is handed on as one to unknown calls, which the node refuses.
+    """
     ids = {interrupt.id for interrupt in pending}
     if isinstance(value, dict) and value and all(_is_interrupt_id(key) for key in value):
         if unknown := set(value) - ids:
+            if not strict and is_turn_payload(pending[0].value):
+                return {pending[0].id: {"decisions": {key: value[key] for key in unknown}}}
             raise ResumeError(f"No pause has the id {sorted(unknown)[0]!r}. Pending: {', '.join(sorted(ids))}.")
         return value
     if len(pending) > 1:

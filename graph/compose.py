@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
@@ -12,6 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from turngraph.graph.admission import is_nested
 from turngraph.graph.loop import background_loop
+from turngraph.graph.remote import RemoteTurn
 from turngraph.graph.shell import TurnGraph
 from turngraph.nodes.nesting import answering_only
 from turngraph.nodes.scope import enter_scope, new_scope
@@ -24,7 +26,7 @@ TURN_SECONDS = 600.0
 
 
 def as_tool(
-    graph: TurnGraph,
+    graph: TurnGraph | RemoteTurn,
     *,
     name: str | None = None,
     description: str,
@@ -41,15 +43,17 @@ def as_tool(
     timeout: seconds for one call, a pause not counted.
     """
 
+    runs: Any = graph.per_call() if isinstance(graph, RemoteTurn) else graph
+
     def ask(question: str) -> str:
         with answering_only():
-            return str(graph.invoke(_input(question), _config(), context=settings).get("answer", ""))
+            return str(runs.invoke(_input(question), _config(), context=settings).get("answer", ""))
 
     async def aask(question: str) -> str:
         if asyncio.get_running_loop() is background_loop():
             return await _in_thread(lambda: ask(question))
         with answering_only():
-            return str((await graph.ainvoke(_input(question), _config(), context=settings)).get("answer", ""))
+            return str((await runs.ainvoke(_input(question), _config(), context=settings)).get("answer", ""))
 
     tool = StructuredTool.from_function(ask, aask, name=name or graph.get_name(), description=description)
     return tool_policy(tool, timeout=timeout)

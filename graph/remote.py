@@ -9,6 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -23,6 +24,7 @@ from turngraph.graph.remote_steps import OWN_THREAD, Ask, Asked, Done, Join, Run
 from turngraph.graph.remote_stream import RemoteListener
 from turngraph.graph.remote_thread import RemoteThread
 from turngraph.graph.shell import STOP_SECONDS
+from turngraph.nodes.asked import NOBODY, VOID, VOID_WRITES, checkpoint_of, shows
 from turngraph.nodes.parts import settings_of_run
 from turngraph.nodes.scope import RunScope, new_scope
 from turngraph.state.channels import Update
@@ -69,7 +71,7 @@ def remote_turn(remote: RemoteGraph, *, continues: bool = True, name: str | None
         RemoteState, context_schema=TurnSettings, input_schema=RemoteInput, output_schema=RemoteOutput
     )
     builder.add_node("remote", _RemoteNode(remote, continues=continues), input_schema=RemoteState)
-    builder.add_node("interrupt", _pause, input_schema=RemoteState)
+    builder.add_node("interrupt", _Pause(), input_schema=RemoteState)
     builder.add_edge(START, "remote")
     builder.add_conditional_edges("remote", _after_remote)
     builder.add_edge("interrupt", "remote")
@@ -108,11 +110,40 @@ def _marked(config: RunnableConfig | None) -> RunnableConfig | None:
     return {**given, "configurable": {**given.get("configurable", {}), OWN_THREAD: True}}
 
 
-def _pause(state: RemoteState) -> Update:
-    """Waits for the answer; it is given to the server by the next visit of `remote`."""
+class _Pause(Runnable[RemoteState, Update]):
+    """Waits for the answer; it is given to the server by the next visit of `remote`.
+
+    An answer that came before the question was shown is given to nobody: `remote` asks again.
+    """
+
+    name = "interrupt"
+
+    def invoke(self, input: RemoteState, config: RunnableConfig | None = None, **kwargs: Any) -> Update:  # noqa: ARG002
+        asked, value, own, saver = _waited(input)
+        if value != VOID and shows(saver.get_tuple(checkpoint_of(own, _graph_of(own))), own, asked["value"]):
+            return {"asked": None, "reply": {"id": asked["id"], "value": value}}
+        saver.put_writes(checkpoint_of(own, ""), VOID_WRITES, NOBODY)
+        return {"asked": None, "reply": None}
+
+    async def ainvoke(self, input: RemoteState, config: RunnableConfig | None = None, **kwargs: Any) -> Update:  # noqa: ARG002
+        asked, value, own, saver = _waited(input)
+        if value != VOID and shows(await saver.aget_tuple(checkpoint_of(own, _graph_of(own))), own, asked["value"]):
+            return {"asked": None, "reply": {"id": asked["id"], "value": value}}
+        await saver.aput_writes(checkpoint_of(own, ""), VOID_WRITES, NOBODY)
+        return {"asked": None, "reply": None}
+
+
+def _waited(state: RemoteState) -> tuple[Asked, Any, RunnableConfig, BaseCheckpointSaver[Any]]:
+    """What was asked, the answer, the node's config and its saver."""
     asked = state["asked"]
     assert asked is not None
-    return {"asked": None, "reply": {"id": asked["id"], "value": interrupt(asked["value"])}}
+    value, own = interrupt(asked["value"]), get_config()
+    return asked, value, own, own["configurable"]["__pregel_checkpointer"]
+
+
+def _graph_of(config: RunnableConfig) -> str:
+    """The namespace of the graph whose node has this config."""
+    return str(config["configurable"].get("checkpoint_ns", "")).rpartition("|")[0]
 
 
 def _after_remote(state: RemoteState) -> Literal["interrupt", "__end__"]:

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Interrupt
 
 from turngraph.nodes.parts import Visit
 
-_INTERRUPT, _RESUME, _NOBODY = "__interrupt__", "__resume__", "00000000-0000-0000-0000-000000000000"
+_INTERRUPT, _RESUME, NOBODY = "__interrupt__", "__resume__", "00000000-0000-0000-0000-000000000000"
 """LangGraph's names for saved writes: pauses, answers, and the task of an answer that names no pause."""
 
 VOID = {"turngraph": "an answer that was not taken"}
 """What stands in the place of an answer that was given to no question."""
+
+VOID_WRITES = [(_RESUME, VOID)]
+"""The write, of the task NOBODY, that puts it there."""
 
 
 async def was_shown(visit: Visit, payload: Any) -> bool:
@@ -25,12 +29,7 @@ async def was_shown(visit: Visit, payload: Any) -> bool:
     place, read = visit.place, visit.scope.checkpoint_at
     if place is None or read is None:
         return True
-    configurable = visit.config.get("configurable", {})
-    saved = await read(_checkpoint_of(configurable, place.namespace))
-    writes = [] if saved is None else saved.pending_writes or []
-    task = configurable.get("__pregel_task_id")
-    shown = [value for task_id, channel, value in writes if channel == _INTERRUPT and task_id == task]
-    return any(_same(pause.value, payload) for pauses in shown for pause in _listed(pauses))
+    return shows(await read(checkpoint_of(visit.config, place.namespace)), visit.config, payload)
 
 
 async def void_answer(visit: Visit) -> None:
@@ -39,11 +38,20 @@ async def void_answer(visit: Visit) -> None:
     LangGraph saves a plain answer beside the root's checkpoint, for whichever question comes first.
     """
     if visit.scope.write_at is not None:
-        await visit.scope.write_at(_checkpoint_of(visit.config.get("configurable", {}), ""), [(_RESUME, VOID)], _NOBODY)
+        await visit.scope.write_at(checkpoint_of(visit.config, ""), VOID_WRITES, NOBODY)
 
 
-def _checkpoint_of(configurable: dict[str, Any], namespace: str) -> RunnableConfig:
-    """The checkpoint that the turn's current step works on."""
+def shows(saved: CheckpointTuple | None, config: RunnableConfig, payload: Any) -> bool:
+    """Whether the pause that is saved for the task with this config asks what this payload asks."""
+    writes = [] if saved is None else saved.pending_writes or []
+    task = config.get("configurable", {}).get("__pregel_task_id")
+    shown = [value for task_id, channel, value in writes if channel == _INTERRUPT and task_id == task]
+    return any(_same(pause.value, payload) for pauses in shown for pause in _listed(pauses))
+
+
+def checkpoint_of(config: RunnableConfig, namespace: str) -> RunnableConfig:
+    """The checkpoint that a node's current step works on: that of its graph (`namespace`), or of a graph around it."""
+    configurable = config.get("configurable", {})
     at = (configurable.get("checkpoint_map") or {}).get(namespace) or configurable.get("checkpoint_id")
     named = {"thread_id": configurable.get("thread_id"), "checkpoint_ns": namespace}
     saver = {"__pregel_checkpointer": configurable.get("__pregel_checkpointer")}

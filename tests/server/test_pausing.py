@@ -99,6 +99,26 @@ async def test_two_resumes_of_one_pause_run_the_tool_once(served: Served) -> Non
     assert values["messages"][-1]["content"] == "All is well."
 
 
+@pytest.mark.parametrize("graph", ["turn", "parent"])
+async def test_an_answer_to_a_pause_that_is_over_answers_no_later_one(served: Served, graph: str) -> None:
+    client = served.client
+    name = f"late-{graph}"
+    thread_id, old = await paused(client, graph, send(name))
+    approve = {"decisions": [{"type": "approve"}]}
+    await client.runs.wait(thread_id, graph, command={"resume": {old["id"]: approve}})
+    await client.runs.wait(thread_id, graph, input=says(send(f"{name}-2")))
+    await client.runs.wait(thread_id, graph, command={"resume": {old["id"]: approve}})
+    assert [line for line in served.effects if name in line] == [f"sent {name}"]
+    state = await client.threads.get_state(thread_id)
+    (pause,) = state["interrupts"]
+    assert pause["value"]["action_requests"][0]["args"] == {"to": f"{name}-2"}
+    if graph == "turn":
+        assert old["id"] in pause["value"]["turngraph"]["error"]
+    assert (await client.threads.get(thread_id))["status"] == "interrupted"
+    await client.runs.wait(thread_id, graph, command={"resume": {pause["id"]: approve}})
+    assert [line for line in served.effects if name in line] == [f"sent {name}", f"sent {name}-2"]
+
+
 async def test_a_client_steers_a_running_turn_through_the_store(served: Served) -> None:
     client = served.client
     thread_id = (await client.threads.create())["thread_id"]

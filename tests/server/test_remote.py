@@ -464,8 +464,23 @@ def two_letters(name: str) -> Any:
 
 
 def clerk(served: Served, **options: Any) -> Any:
-    turn: Any = turn_at(served.server.url).per_call()
-    return as_tool(turn, name="clerk", description="Sends letters.", **options)
+    return as_tool(turn_at(served.server.url), name="clerk", description="Sends letters.", **options)
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_an_answer_that_came_before_the_question_reaches_nobody(served: Served, form: str, name: str) -> None:
+    graph = parent_of(turn_at(served.server.url), InMemorySaver())
+    talk = Talk(graph, form, interrupt_before=["helper"])
+    talk.say(sent(name))
+    del talk.options["interrupt_before"]
+    talk.go(APPROVE)
+    assert effects_of(served, name) == []
+    (pause,) = talk.pauses
+    assert pause.value["action_requests"][0]["args"] == {"to": name}
+    talk.go(None)
+    assert effects_of(served, name) == []
+    assert talk.go(APPROVE)[-1].text == f"Done: sent to {name}"
+    assert effects_of(served, name) == [f"sent {name}"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from turngraph.graph.routes import MIN_RECURSION_LIMIT
@@ -119,6 +120,27 @@ def _with_ids(input: dict[str, Any]) -> dict[str, Any]:
         given = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
         messages.append(message if given else message.model_copy(update={"id": str(uuid4())}))
     return {**input, "messages": messages}
+
+
+def with_unstarted(admitted: Admitted, saved: CheckpointTuple | None) -> Admitted:
+    """The input with the messages before it that a run saved last and never began to work on: its process died then.
+
+    `saved` is the thread's newest checkpoint. LangGraph would drop them for the new input.
+    """
+    if saved is None or saved.metadata.get("source") != "input":
+        return admitted
+    left = saved.checkpoint["channel_values"].get("__start__")
+    if not isinstance(left, dict) or not left.get("messages"):
+        return admitted
+    new = admitted.input["messages"]
+    given = {message.id for message in new}
+    before = [m for m in left["messages"] if isinstance(m, BaseMessage) and m.id not in given]
+    return replace(admitted, input={**admitted.input, "messages": [*before, *new]})
+
+
+def takes_messages(admitted: Admitted, config: RunnableConfig | None) -> bool:
+    """Whether the input is new messages for the newest checkpoint of a thread."""
+    return isinstance(admitted.input, dict) and not configurable_of(config).get("checkpoint_id")
 
 
 def refuse_own_loop(checkpointer: Any) -> None:

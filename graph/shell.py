@@ -6,10 +6,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
@@ -17,12 +17,15 @@ from turngraph.graph.admission import (
     Admitted,
     admit,
     check_resume,
+    configurable_of,
     is_nested,
     is_served,
     load_models,
     refuse_own_loop,
+    takes_messages,
     unloaded_models,
     wants_resume,
+    with_unstarted,
 )
 from turngraph.graph.ctrl_c import Items
 from turngraph.graph.lease import aholding, holding, leased_thread
@@ -71,6 +74,8 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
                 admitted = check_resume(
                     admitted, self.get_state(config or {}), self.parts.tool_names, strict=not is_served(config)
                 )
+            elif needed is not None and takes_messages(admitted, config):
+                admitted = with_unstarted(admitted, self._saver.get_tuple(self._thread(config)))
 
             def start() -> Iterator[Any]:
                 return super(TurnGraph, self).stream(admitted.input, config, context=admitted.context, **kwargs)
@@ -90,6 +95,8 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
                 admitted = check_resume(
                     admitted, await self.aget_state(config or {}), self.parts.tool_names, strict=not is_served(config)
                 )
+            elif needed is not None and takes_messages(admitted, config):
+                admitted = with_unstarted(admitted, await self._saver.aget_tuple(self._thread(config)))
             inner = super().astream(admitted.input, config, context=admitted.context, **kwargs)
             stream = _adrain(inner, scope, gives_in=_is_node_task(config))
             try:
@@ -110,6 +117,16 @@ class TurnGraph(CompiledStateGraph[TurnState, TurnSettings, TurnInput, TurnOutpu
         needed = leased_thread(self, config)
         scope.leased = needed is not None
         return admitted, scope, needed
+
+    @property
+    def _saver(self) -> BaseCheckpointSaver[Any]:
+        """The checkpointer of a graph whose runs need a lease."""
+        return cast(BaseCheckpointSaver[Any], self.checkpointer)
+
+    def _thread(self, config: RunnableConfig | None) -> RunnableConfig:
+        """The config that names the newest checkpoint of the thread of a run."""
+        given = {**(self.config or {}).get("configurable", {}), **configurable_of(config)}
+        return {"configurable": {"thread_id": str(given["thread_id"]), "checkpoint_ns": ""}}
 
     async def _values_at(self, config: RunnableConfig) -> Mapping[str, Any]:
         snapshot = await _outside(self.aget_state, self.get_state, config)

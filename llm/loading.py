@@ -115,7 +115,7 @@ def _foreign(name: str) -> BaseChatModel:
     init_chat_model = importlib.import_module("langchain.chat_models").init_chat_model
     try:
         model = init_chat_model(name)
-    except (ImportError, ValueError) as error:
+    except Exception as error:  # a provider's own, such as openai.OpenAIError for a missing key
         raise ModelLoadError(f"langchain cannot load the model {name!r}: {type(error).__name__}") from error
     if not isinstance(model, BaseChatModel):
         raise ModelLoadError(f"langchain gave no chat model for {name!r}, but {type(model).__name__}.")

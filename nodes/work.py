@@ -135,6 +135,7 @@ class BatchWork:
                 self._keep(outcome(call, "unknown", tool_texts.UNKNOWN_OUTCOME))
                 return
             self.unknown.pop(call["id"], None)
+        await self._refuse_if_cancelled(call, claimed=claimed)
         self._emit("tool_started", call_id=call["id"], name=call["name"], args=call["args"])
         result = await self._result(run)
         if isinstance(result, Asks):
@@ -151,6 +152,14 @@ class BatchWork:
             self._keep(result)
             raise
         self._keep(result)
+
+    async def _refuse_if_cancelled(self, call: Call, *, claimed: bool) -> None:
+        """Raises CancelledError where the run's cancel came already, but has not reached this task yet."""
+        if not self.visit.scope.cancelled:
+            return
+        if claimed and not self.visit.scope.lost:  # else the claim is the other runner's to judge
+            await self.visit.journal.release(self.visit.thread, self.visit.turn_id, [self._keys[call["id"]]])
+        raise asyncio.CancelledError
 
     async def _claim(self, run: Run) -> ClaimState:
         """The claim of the call that is about to run. One under its id that was made for another call is none of it."""

@@ -10,7 +10,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.support.openai_server import call, hanging, say
 from tests.support.turns import chat, check_calls, check_turn, run, thread
 from turngraph.graph import build_turn_graph
+from turngraph.nodes import texts
+from turngraph.nodes.scope import current_scope
 from turngraph.tools import tool_policy
+from turngraph.tools.journal_sql import journal_for
 
 GO: Any = {"messages": [("user", "go")]}
 
@@ -109,6 +112,45 @@ def test_a_cancel_during_tools_stops_them_and_starts_no_other(openai_server: Any
     output, events = run(graph, "go on", thread())
     assert output["answer"] == "Next."
     assert "second" not in ran
+    check_turn(output, events)
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_tool_whose_claim_is_made_as_the_cancel_comes_does_not_start(
+    openai_server: Any, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    ran: list[str] = []
+
+    def write(name: str) -> str:
+        """Write."""
+        ran.append(name)
+        return f"wrote {name}"
+
+    server = openai_server([call(("write", {"name": "a"}), ("write", {"name": "b"})), say("Next.")], strict=True)
+    saver = InMemorySaver()
+    graph = build_turn_graph(chat(server), [tool_policy(write, effect="write")], checkpointer=saver)
+    journal, made = journal_for(saver), 0
+    claim = journal.claim
+
+    async def cancelled_meanwhile(*args: Any) -> Any:
+        nonlocal made
+        claims, made = await claim(*args), made + 1
+        if made == 2:
+            current_scope().cancel()
+        return claims
+
+    monkeypatch.setattr(journal, "claim", cancelled_meanwhile)
+    if form == "sync":
+        graph.invoke(GO, thread())
+    else:
+        asyncio.run(graph.ainvoke(GO, thread()))
+    values = graph.get_state(thread()).values
+    assert ran == ["a"]
+    assert values["receipt"]["status"] == "cancelled"
+    assert [m.text for m in values["messages"] if m.type == "tool"] == ["wrote a", texts.CANCELLED]
+    assert len(asyncio.run(journal.lookup("t1", values["receipt"]["turn_id"]))) == 1, "the claim was given back"
+    output, events = run(graph, "go on", thread())
+    assert output["answer"] == "Next."
     check_turn(output, events)
 
 

@@ -140,6 +140,18 @@ def test_a_turn_that_is_begun_anew_asks_the_model_anew(ids: str | None, times: i
     assert ran == ["write a"] * (times + 1)
 
 
+def test_a_round_of_a_finished_turn_that_is_run_again_asks_the_model_again() -> None:
+    ran: list[str] = []
+    graph = mailer(ran, ids=None)
+    first = graph.invoke(say("write a"), thread())
+    *_, at = (each.config for each in graph.get_state_history(thread()) if each.next == ("call_llm",))
+    output = graph.invoke(None, at)
+    assert output["answer"] == first["answer"] == "Done: wrote a."
+    assert [m.type for m in output["messages"]] == ["human", "ai", "tool", "ai"]
+    assert output["messages"][1].id != first["messages"][1].id, "the old message was not replayed"
+    assert ran == ["write a", "write a"]
+
+
 def test_a_walked_away_pause_with_an_answered_one_beside_it_is_abandoned() -> None:
     ran: list[str] = []
     graph = mailer(ran)

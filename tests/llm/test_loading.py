@@ -1,6 +1,7 @@
 """From names to models: order, errors, secrets, caching, event loops."""
 
 import asyncio
+import importlib.util
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.tools import tool
+from openai import OpenAIError
 
 from tests.support.openai_server import ScriptedServer, error, say
 from turngraph.llm import loading
@@ -71,6 +73,13 @@ def test_a_failed_call_is_not_retried_below_us(
     assert len(server.requests) == 1
 
 
+@pytest.fixture
+def without_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the package is not installed."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "langchain" else found(name))
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -84,11 +93,13 @@ def test_a_failed_call_is_not_retried_below_us(
         ("local:pyproject.toml", "not a GGUF file"),
     ],
 )
+@pytest.mark.usefixtures("without_langchain")
 def test_errors_say_what_is_missing_or_possible(name: str, words: str) -> None:
     with pytest.raises(ModelLoadError, match=words):
         load_model(name)
 
 
+@pytest.mark.usefixtures("without_langchain")
 def test_no_error_and_no_repr_shows_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     model = load_model("openai:m")
@@ -138,6 +149,8 @@ def test_other_providers_go_to_langchain_where_it_is_installed(monkeypatch: pyte
         asked.append(name)
         if name == "bad:x":
             raise ValueError(f"cannot, key was {KEY}")
+        if name == "azure_openai:x":
+            raise OpenAIError(f"Missing credentials, not {KEY}")
         return ScriptedModel(["from langchain"])
 
     module = ModuleType("langchain.chat_models")
@@ -146,10 +159,11 @@ def test_other_providers_go_to_langchain_where_it_is_installed(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "langchain.chat_models", module)
     monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: object())
     assert load_model("mistralai:large").invoke("x").text == "from langchain"
-    with pytest.raises(ModelLoadError, match="bad:x") as caught:
-        load_model("bad:x")
-    assert KEY not in str(caught.value)
-    assert asked == ["mistralai:large", "bad:x"]
+    for name in ("bad:x", "azure_openai:x"):
+        with pytest.raises(ModelLoadError, match=name) as caught:
+            load_model(name)
+        assert KEY not in str(caught.value)
+    assert asked == ["mistralai:large", "bad:x", "azure_openai:x"]
 
 
 def test_window_and_name() -> None:

@@ -144,12 +144,12 @@ async def _entered_again(
 ) -> bool:
     """Whether the state of the root was edited while an unfinished turn stood here, and this one takes its place.
 
-    LangGraph gives the node a new task then, which knows nothing of what the old one did. Nothing stands behind the
-    question, and of the root's checkpoints only edits lie between the old step and this one.
+    LangGraph gives the node a new task then, which knows nothing of what the old one did. The question is still on
+    the tape, and of the root's checkpoints only edits lie between the old step and this one: what stands behind the
+    question is theirs.
     """
-    outside = [message.id for message in tape if "question" not in marks_of(message)]
     same = _names(record["namespace"]) == _names(place.namespace)
-    if record.get("ended") or not same or not outside or outside[-1] != record["after"]:
+    if record.get("ended") or not same or record["after"] not in [message.id for message in tape]:
         return False
     at, saver = place.steps.get("", ""), visit.config.get("configurable", {}).get("__pregel_checkpointer")
     for _ in range(LOOK_BACK):

@@ -45,7 +45,7 @@ async def close_earlier(state: TurnState, visit: Visit, records: Mapping[str, di
     if progress.get("phase") == "running" and progress["turn_id"] not in saved:
         await _close(earlier, state, visit, progress, records.get(progress["turn_id"]))
     for turn_id, record in records.items():
-        if turn_id not in ended and turn_id != progress.get("turn_id") and not _of_another_branch(state, record):
+        if turn_id not in ended and turn_id != progress.get("turn_id"):
             await _close(earlier, state, visit, _only_recorded(record), record)
     return earlier
 
@@ -89,12 +89,6 @@ def _recorded(record: dict[str, Any] | None) -> list[AIMessage]:
     """The assistant message whose calls a turn had begun when it last wrote its record; empty without one."""
     kept = (record or {}).get("batch")
     return [cast(AIMessage, messages_from_dict([kept])[0])] if kept else []
-
-
-def _of_another_branch(state: TurnState, record: Mapping[str, Any]) -> bool:
-    """Whether a turn reached its end on another branch of this thread: its input is not on this one's tape."""
-    first = record.get("anchor", {}).get("first_message_id")
-    return bool(record.get("finished")) and all(message.id != first for message in state.get("messages", []))
 
 
 def _only_recorded(record: dict[str, Any]) -> Progress:

@@ -39,7 +39,7 @@ async def prepare_turn(state: TurnState, visit: Visit) -> Update:
     tape = [*state.get("messages", []), *queued]
     first, last = turn_input(tape, visit.anchor or dropped.known, inside=visit.inside)
     records = {record["turn_id"]: record for record in await visit.journal.open_turns(visit.thread)}
-    turn_id = _turn_id(visit, last, len(state.get("anchors", [])), records)
+    turn_id = await _turn_id(visit, last, len(state.get("anchors", [])), records)
     mine = records.pop(turn_id, None)
     others = {key: record for key, record in records.items() if not _ended_on(record, first)}
     earlier = await close_earlier(state, visit, others)
@@ -112,7 +112,7 @@ def _announce(visit: Visit, model: str) -> None:
         emit("notice", code="unknown_name", text=f"{field} names what this graph does not have: {', '.join(names)}.")
 
 
-def _turn_id(visit: Visit, last: BaseMessage, anchors: int, records: Mapping[str, Mapping[str, Any]]) -> str:
+async def _turn_id(visit: Visit, last: BaseMessage, anchors: int, records: Mapping[str, Mapping[str, Any]]) -> str:
     """The id of the turn that answers this message now; the same where a crash makes this node run again.
 
     Another one for a message that was edited, and where the turn had reached its end and is begun anew from an
@@ -120,9 +120,16 @@ def _turn_id(visit: Visit, last: BaseMessage, anchors: int, records: Mapping[str
     """
     seed = f"{visit.thread or uuid4().hex}:{last.id}:{anchors}:{last.content!r}"
     turn_id = uuid5(NAMESPACE_OID, seed).hex[:20]
-    while records.get(turn_id, {}).get("saved"):
+    while await _is_over(visit, turn_id, records):
         turn_id = uuid5(NAMESPACE_OID, f"{turn_id}:again").hex[:20]
     return turn_id
+
+
+async def _is_over(visit: Visit, turn_id: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a turn of this id reached its end, or was closed and has left claims. `records`: of the open turns."""
+    if (record := records.get(turn_id)) is not None:
+        return bool(record.get("saved"))
+    return bool(await visit.journal.lookup(visit.thread, turn_id))
 
 
 def _ended_on(record: Mapping[str, Any], first: BaseMessage) -> bool:

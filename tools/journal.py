@@ -62,7 +62,7 @@ class Journal(ABC):
 
     @abstractmethod
     async def forget_thread(self, thread: str) -> None:
-        """Drops turns, claims, queued input and kept text of a thread, and of turns inside its runs (`thread|...`)."""
+        """Drops turns, claims and queued input of a thread, and of turns inside its runs (`thread|...`)."""
 
     # --- claims
 
@@ -121,16 +121,6 @@ class Journal(ABC):
     async def dequeue(self, thread: str, ids: Sequence[str]) -> None:
         """Removes queued messages, once a saved checkpoint holds them."""
 
-    # --- text that was streamed and then cut
-
-    @abstractmethod
-    async def save_partial(self, thread: str, turn_id: str, text: str) -> None:
-        """Keeps the text that a cancelled round had streamed; replaces an earlier one of that turn."""
-
-    @abstractmethod
-    async def take_partial(self, thread: str, turn_id: str) -> str | None:
-        """The kept text of a turn, removed from the journal; None where there is none."""
-
     async def close(self) -> None:  # noqa: B027 - most journals hold nothing open
         """Gives up what the journal holds open. A journal that is used again opens again."""
 
@@ -149,7 +139,6 @@ class _Thread:
 
     turns: dict[str, tuple[str, bool]] = field(default_factory=dict)  # turn id -> (record as JSON, open)
     claims: dict[tuple[str, str], _Claim] = field(default_factory=dict)
-    partials: dict[str, str] = field(default_factory=dict)
     queue: dict[str, str] = field(default_factory=dict)
     lease: tuple[str, float] | None = None
 
@@ -171,7 +160,6 @@ class MemoryJournal(Journal):
             closed = [key for key, (_, is_open) in kept.turns.items() if not is_open and key != turn_id]
             for old in closed[:-1]:
                 del kept.turns[old]
-                kept.partials.pop(old, None)
                 for key in [key for key in kept.claims if key[0] == old]:
                     del kept.claims[key]
             kept.turns.pop(turn_id, None)
@@ -287,11 +275,3 @@ class MemoryJournal(Journal):
         with self._lock:
             for key in ids:
                 self._of(thread).queue.pop(key, None)
-
-    async def save_partial(self, thread: str, turn_id: str, text: str) -> None:
-        with self._lock:
-            self._of(thread).partials[turn_id] = text
-
-    async def take_partial(self, thread: str, turn_id: str) -> str | None:
-        with self._lock:
-            return self._of(thread).partials.pop(turn_id, None)

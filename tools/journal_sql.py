@@ -92,7 +92,7 @@ class SqlJournal(Journal):
 
         def work(cursor: Cursor) -> None:
             for (old,) in cursor.all(_OLD_TURNS, (thread, turn_id))[1:]:
-                for table in ("turngraph_claims", "turngraph_partials", "turngraph_turns"):
+                for table in ("turngraph_claims", "turngraph_turns"):
                     cursor.run(f"DELETE FROM {table} WHERE thread = ? AND turn_id = ?", (thread, old))
             cursor.run("DELETE FROM turngraph_turns WHERE thread = ? AND turn_id = ?", (thread, turn_id))
             cursor.run(_OPEN_TURN, (thread, turn_id, text))
@@ -128,7 +128,7 @@ class SqlJournal(Journal):
         inside = f"{thread}|"
 
         def work(cursor: Cursor) -> None:
-            for table in ("turns", "claims", "partials", "inputs"):
+            for table in ("turns", "claims", "inputs"):
                 delete = f"DELETE FROM turngraph_{table} WHERE thread = ? OR substr(thread, 1, ?) = ?"
                 cursor.run(delete, (thread, len(inside), inside))
 
@@ -200,18 +200,6 @@ class SqlJournal(Journal):
     async def dequeue(self, thread: str, ids: Sequence[str]) -> None:
         delete = "DELETE FROM turngraph_inputs WHERE thread = ? AND message_id = ?"
         await self._each(delete, [(thread, key) for key in ids])
-
-    async def save_partial(self, thread: str, turn_id: str, text: str) -> None:
-        upsert = """
-            INSERT INTO turngraph_partials (thread, turn_id, text) VALUES (?, ?, ?)
-            ON CONFLICT (thread, turn_id) DO UPDATE SET text = excluded.text"""
-        stored = json.dumps(text)  # as JSON: no database takes a lone surrogate or a NUL as text
-        await self._write(thread, lambda cursor: cursor.run(upsert, (thread, turn_id, stored)))
-
-    async def take_partial(self, thread: str, turn_id: str) -> str | None:
-        delete = "DELETE FROM turngraph_partials WHERE thread = ? AND turn_id = ? RETURNING text"
-        row = await self._write(thread, lambda cursor: cursor.one(delete, (thread, turn_id)))
-        return None if row is None else str(json.loads(row[0]))
 
     async def _each(self, statement: str, rows: Sequence[tuple[str, ...]]) -> None:
         def work(cursor: Cursor) -> None:

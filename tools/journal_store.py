@@ -23,6 +23,10 @@ from turngraph.tools.lease import EXPIRY_SECONDS, is_dead
 
 _PAGE = 100
 
+OVER_MINUTES = 30 * 24 * 60.0
+"""How long a store that lets items expire keeps a turn that is over, from when it was last read: its thread may be
+deleted without the journal being told."""
+
 Namespace = tuple[str, ...]
 
 
@@ -63,7 +67,6 @@ class StoreJournal(Journal):
         for old in closed[:-1]:
             claims = _space("claims", thread, old)
             drops = [PutOp(claims, item.key, None) for item in await self._all(claims)]
-            drops.append(PutOp(_space("partial", thread), old, None))
             drops.append(PutOp(_space("turns", thread), old, None))
             await self._store.abatch(drops)
         value = {"record": text, "closed": False, "opened": time.time_ns()}
@@ -76,8 +79,12 @@ class StoreJournal(Journal):
         to_json(dict(record), "A turn record")
         kept = await self._get(_space("turns", thread), turn_id)
         if kept is not None and not kept["closed"]:
-            merged = json.dumps({**json.loads(kept["record"]), **record})
-            await self._put(_space("turns", thread), turn_id, {**kept, "record": merged})
+            merged = {**json.loads(kept["record"]), **record}
+            value = {**kept, "record": json.dumps(merged)}
+            if merged.get("saved"):
+                await self._put_over(thread, turn_id, value)
+            else:
+                await self._put(_space("turns", thread), turn_id, value)
 
     async def open_turns(self, thread: str) -> list[dict[str, Any]]:
         turns = [item for item in await self._turns(thread) if not item.value["closed"]]
@@ -86,14 +93,22 @@ class StoreJournal(Journal):
     async def close_turn(self, thread: str, turn_id: str) -> None:
         kept = await self._get(_space("turns", thread), turn_id)
         if kept is not None:
-            await self._put(_space("turns", thread), turn_id, {**kept, "closed": True})
+            await self._put_over(thread, turn_id, {**kept, "closed": True})
+
+    async def _put_over(self, thread: str, turn_id: str, value: dict[str, Any]) -> None:
+        """Writes the record of a turn that is over; it and the turn's claims may expire now, where the store can."""
+        ttl = OVER_MINUTES if self._store.supports_ttl else None
+        space = _space("claims", thread, turn_id)
+        claims = [] if ttl is None else await self._all(space)
+        puts = [PutOp(space, item.key, item.value, index=False, ttl=ttl) for item in claims]
+        await self._store.abatch([*puts, PutOp(_space("turns", thread), turn_id, value, index=False, ttl=ttl)])
 
     async def forget(self, thread: str, turn_id: str, call_ids: Sequence[str]) -> None:
         await self._drop(_space("claims", thread, turn_id), call_ids)
 
     async def forget_thread(self, thread: str) -> None:
         [_, _, label] = _space("turns", thread)
-        for kind in ("turns", "claims", "partial", "input"):
+        for kind in ("turns", "claims", "input"):
             spaces: list[Namespace] = []
             while page := await self._store.alist_namespaces(
                 prefix=("turngraph", kind), limit=_PAGE, offset=len(spaces)
@@ -186,16 +201,6 @@ class StoreJournal(Journal):
         items = await self._all(_space("input", thread)) if ids else []
         keys = [item.key for item in items if message_id(_with_id(item)) in ids]
         await self._drop(_space("input", thread), keys)
-
-    async def save_partial(self, thread: str, turn_id: str, text: str) -> None:
-        await self._put(_space("partial", thread), turn_id, {"text": json.dumps(text)})
-
-    async def take_partial(self, thread: str, turn_id: str) -> str | None:
-        kept = await self._get(_space("partial", thread), turn_id)
-        if kept is None:
-            return None
-        await self._drop(_space("partial", thread), [turn_id])
-        return str(json.loads(kept["text"]))
 
     async def _drop(self, namespace: Namespace, keys: Sequence[str]) -> None:
         if keys:

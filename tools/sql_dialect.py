@@ -20,8 +20,6 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS turngraph_inputs (
         seq {serial}, thread TEXT NOT NULL, message_id TEXT NOT NULL, message TEXT NOT NULL,
         UNIQUE (thread, message_id))""",
-    """CREATE TABLE IF NOT EXISTS turngraph_partials (
-        thread TEXT NOT NULL, turn_id TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (thread, turn_id))""",
 )
 
 

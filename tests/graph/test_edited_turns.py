@@ -140,6 +140,23 @@ def test_a_turn_that_is_begun_anew_asks_the_model_anew(ids: str | None, times: i
     assert ran == ["write a"] * (times + 1)
 
 
+@pytest.mark.parametrize("ids", ["call_0", None])
+def test_an_older_turn_that_is_begun_anew_does_its_own_work(ids: str | None) -> None:
+    ran: list[str] = []
+    graph = mailer(ran, ids=ids)
+    graph.invoke(say("say hello", "u0"), thread())
+    at = graph.get_state(thread()).config
+    before = graph.invoke(say("write a"), thread())["receipt"]["turn_id"]
+    graph.invoke(say("say next", "u2"), thread())  # closes the turn before
+    for times in (2, 3):
+        output = graph.invoke(say("write a"), at)
+        assert output["receipt"]["turn_id"] != before
+        before = output["receipt"]["turn_id"]
+        assert ran == ["write a"] * times
+        assert output["answer"] == "Done: wrote a."
+        check_calls(output["messages"])
+
+
 def test_a_round_of_a_finished_turn_that_is_run_again_asks_the_model_again() -> None:
     ran: list[str] = []
     graph = mailer(ran, ids=None)

@@ -6,6 +6,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_config
 from langgraph.types import Command
@@ -222,3 +223,30 @@ def test_a_lone_tool_message_is_the_result_whatever_its_id(openai_server: Any, s
     assert result.text == "IMPORTANT"
     assert result.status == status
     check_turn(output, events)
+
+
+class LastWriteLost(InMemorySaver):
+    """Dies, the first time, as it is given the checkpoint that holds a turn's end."""
+
+    dies = True
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if self.dies and "receipts" in new_versions:
+            self.dies = False
+            raise OSError("gone")
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def test_a_turn_whose_end_was_never_saved_has_a_receipt() -> None:
+    def write(name: str) -> str:
+        """Write."""
+        return f"wrote {name}"
+
+    script = [calls(("write", {"name": "a"})), "Lost.", "Next."]
+    graph, _ = scripted(script, [tool_policy(write, effect="write")], checkpointer=LastWriteLost())
+    with pytest.raises(OSError, match="gone"):
+        graph.invoke({"messages": [("user", "go")]}, thread(), durability="exit")
+    output = graph.invoke({"messages": [("user", "on")]}, thread(), durability="exit")
+    assert output["answer"] == "Next."
+    receipts = graph.get_state(thread()).values["receipts"]
+    assert [(each["status"], each["stop_reason"]) for each in receipts] == [("error", "crashed"), ("completed", "finish")]

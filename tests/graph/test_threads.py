@@ -12,6 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from tests.support.turns import thread
 from turngraph.graph import InputError, TurnConflict, adelete_thread, build_turn_graph, delete_thread, send_input
@@ -19,7 +20,7 @@ from turngraph.llm import ScriptedModel, ScriptedReply
 from turngraph.tools import tool_policy
 from turngraph.tools.journal_sql import journal_for
 
-TABLES = ("turns", "claims", "partials", "inputs", "leases")
+TABLES = ("turns", "claims", "inputs", "leases")
 GO: Any = {"messages": [("user", "go")]}
 
 
@@ -116,6 +117,50 @@ def test_a_running_thread_is_not_deleted(saver: SqliteSaver) -> None:
     assert graph.invoke(GO, thread())["answer"] == "Done."
     assert tried == ["it"]
     assert graph.get_state(thread()).values["messages"]
+
+
+class ServersSaver(InMemorySaver):
+    """Not LangGraph's own saver in memory: its journal is in the store."""
+
+
+class ExpiringStore(AsyncSqliteStore):
+    supports_ttl = True  # the base says False by the order of its own bases
+
+
+async def test_a_store_may_let_what_is_over_expire_and_nothing_else(path: Path) -> None:
+    def expiring() -> dict[str, set[bool]]:
+        """Whether the items of each kind expire."""
+        with sqlite3.connect(path) as db:
+            found: dict[str, set[bool]] = {}
+            for prefix, minutes in db.execute("SELECT prefix, ttl_minutes FROM store WHERE prefix LIKE 'turngraph.%'"):
+                assert minutes in (None, 30 * 24 * 60)
+                found.setdefault(prefix.split(".")[1], set()).add(minutes is not None)
+        return found
+
+    seen: list[dict[str, set[bool]]] = []
+
+    def wait(name: str) -> str:
+        """Wait."""
+        seen.append(expiring())
+        return f"waited for {name}"
+
+    def calling(messages: list[BaseMessage]) -> Any:
+        return "Done." if messages[-1].type == "tool" else ScriptedReply(calls=[("wait", {"name": "a"})])
+
+    tools = [tool_policy(wait, effect="write")]
+    async with ExpiringStore.from_conn_string(str(path)) as store:
+        await store.setup()
+        graph = build_turn_graph(ScriptedModel(calling), tools, checkpointer=ServersSaver(), store=store)
+        await graph.ainvoke(GO, thread())
+        assert expiring() == {"turns": {True}, "claims": {True}}
+        await graph.ainvoke(GO, thread())
+        assert [each["turns"] for each in seen] == [{False}, {True, False}]
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE store SET expires_at = datetime('now', '-1 minute') WHERE expires_at IS NOT NULL")
+        await store.sweep_ttl()
+        assert expiring() == {}
+        assert (await graph.ainvoke(GO, thread()))["answer"] == "Done."
+        assert [r["status"] for r in (await graph.aget_state(thread())).values["receipts"]] == ["completed"] * 3
 
 
 def test_in_memory_and_without_a_checkpointer() -> None:

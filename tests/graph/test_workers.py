@@ -168,6 +168,8 @@ def test_a_worker_that_wakes_up_after_its_lease_was_taken_writes_nothing(
         hand, thread = hired(pool, stops=True, sync=at % 2 == 0), f"t{at}"
         assert ask(pool, hand, Job(thread, "message", f"{thread}-first", "plain"), attempts) == "done"
         job = Job(thread, "message", f"{thread}-m", "rounds", moment=moment, count=0 if moment in STOPS[:3] else 1, number=1_000 + at)
+        if moment not in ("put-", "writes+"):  # else a checkpoint that was on its way when it fell asleep still arrives
+            job = replace(job, durability="sync")
         sleepers[thread] = hand, job, time.monotonic()
         pool.give(hand, job)
     for hand, job, _ in sleepers.values():

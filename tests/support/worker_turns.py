@@ -540,7 +540,7 @@ def _leftovers(saver: Any, attempts: list[Attempt]) -> list[str]:
     """What is left in the database that nobody needs, and checkpoints of jobs that were refused."""
     broken: list[str] = []
     with saver._cursor() as cursor:
-        for table in ("leases", "inputs", "partials"):
+        for table in ("leases", "inputs"):
             rows = cursor.execute(f"SELECT * FROM turngraph_{table}").fetchall()
             broken += [f"left over in {table}: {row}" for row in rows]
         query = "SELECT DISTINCT (metadata->>'job')::int AS job FROM checkpoints WHERE metadata ? 'job'"

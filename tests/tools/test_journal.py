@@ -116,12 +116,9 @@ async def test_claims_outlive_their_turn_by_one_and_no_longer(kept: Journal, thr
         await kept.open_turn(thread, turn, {})
         await kept.claim(thread, turn, [ask("c")])
         await kept.settle(thread, turn, ended("c"))
-        await kept.save_partial(thread, turn, "text")
         await kept.close_turn(thread, turn)
     left = [number for number in range(4) if await kept.lookup(thread, f"u{number}")]
     assert left == [2, 3]
-    assert await kept.take_partial(thread, "u0") is None
-    assert await kept.take_partial(thread, "u3") == "text"
 
 
 async def test_claims_of_open_turns_are_never_dropped(kept: Journal, thread: str) -> None:
@@ -140,7 +137,6 @@ async def test_a_thread_is_forgotten_with_what_ran_inside_it_and_no_other(kept: 
         await kept.open_turn(name, "u", {"model": "m"})
         await kept.claim(name, "u", [ask("a")])
         await kept.settle(name, "u", ended("a"))
-        await kept.save_partial(name, "u", "text")
         await kept.enqueue(name, {"id": "m"})
     assert await kept.acquire(thread, "runner")
     await kept.forget_thread(thread)
@@ -149,7 +145,6 @@ async def test_a_thread_is_forgotten_with_what_ran_inside_it_and_no_other(kept: 
         assert bool(await kept.open_turns(name)) == left
         assert bool(await kept.lookup(name, "u")) == left
         assert bool(await kept.queued(name)) == left
-        assert (await kept.take_partial(name, "u") is not None) == left
     assert await kept.heartbeat(thread, "runner"), "the lease is its owner's to give up"
 
 
@@ -380,7 +375,7 @@ async def test_a_lease_that_cannot_be_kept_counts_as_lost(monkeypatch: pytest.Mo
         await asyncio.wait_for(lost.wait(), 2)
 
 
-# --- queued input and partial text
+# --- queued input
 
 
 async def test_queued_input_keeps_order_and_drops_duplicates(kept: Journal, thread: str) -> None:
@@ -397,15 +392,6 @@ async def test_queued_input_keeps_order_and_drops_duplicates(kept: Journal, thre
     for odd in ({}, {"id": ""}, {"id": 7}, {"data": {"id": None}}, {"data": "x"}):
         with pytest.raises(JournalError, match="id"):
             await kept.enqueue(thread, odd)
-
-
-async def test_partial_text_is_taken_once(kept: Journal, thread: str) -> None:
-    text = "half \ud83d\u0000 漢"
-    await kept.save_partial(thread, "u", "first")
-    await kept.save_partial(thread, "u", text)
-    assert await kept.take_partial(thread, "other") is None
-    assert await kept.take_partial(thread, "u") == text
-    assert await kept.take_partial(thread, "u") is None
 
 
 async def test_a_client_may_queue_through_the_store() -> None:
@@ -870,7 +856,7 @@ def test_the_process_ends_while_journals_are_open(tmp_path: Path) -> None:
         import asyncio, sys
         from turngraph.tools.journal_sql import sqlite_journal
         kept = sqlite_journal(sys.argv[1])
-        asyncio.run(kept.save_partial("t", "u", "x"))
+        asyncio.run(kept.open_turn("t", "u", {}))
         """
     )
     done = subprocess.run(
